@@ -1,0 +1,43 @@
+"""What holds for the whole test session: no test reaches a model, or anything else outside this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+class OutsideCall(AssertionError):
+    """A test tried to leave the machine."""
+
+
+def _is_local(address: Any) -> bool:
+    if not isinstance(address, tuple):  # a Unix socket
+        return True
+    host = address[0]
+    try:
+        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forbid_model_calls() -> Iterator[None]:
+    """Let sockets connect to loopback addresses only, in all threads; processes that tests start have no guard."""
+    patch = pytest.MonkeyPatch()
+    for name in ("connect", "connect_ex"):
+        patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+    yield
+    patch.undo()
+
+
+def _guarded(connect: Any) -> Any:
+    def local_only(self: socket.socket, address: Any) -> Any:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address):
+            raise OutsideCall(f"A test must not leave this machine, and tried to reach {address!r}.")
+        return connect(self, address)
+
+    return local_only
