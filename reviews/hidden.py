@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 Kind = Literal["bidi", "zero_width", "blank", "tag", "control", "variation", "surrogate"]
 
@@ -79,7 +80,8 @@ _CONTROL_NAMES = {
 }
 
 
-class Hidden(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Hidden:
     """One such character. ``index`` counts code points of the text, as Python does."""
 
     index: int
