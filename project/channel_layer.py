@@ -12,7 +12,7 @@ from channels.layers import InMemoryChannelLayer
 class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
     """Channels' own in-memory layer, with each send carried out on the loop that receives.
 
-    Its queues belong to one loop: a put from another thread does not wake the reader (measured: 965 ms from click to page).
+    Its queues belong to one loop: a put from another thread does not wake the reader (965 ms from click to page).
     The home loop is the one that received last; before anybody receives there is nobody to tell, and sends are local.
     """
 

@@ -18,7 +18,7 @@ def checked_key(key: str, *, debug: bool) -> str:
         raise ImproperlyConfigured(f"SECRET_KEY is not set. Set it to a random text of {SHORTEST} characters or more.")
     if not debug and (len(key) < SHORTEST or key.lower().startswith(SAMPLES)):
         raise ImproperlyConfigured(
-            f"SECRET_KEY is a sample or shorter than {SHORTEST} characters, and whoever knows it can sign in as anybody. "
+            f"SECRET_KEY is a sample or shorter than {SHORTEST} characters. Whoever knows it can sign in as anybody. "
             "Set it to a random text."
         )
     return key

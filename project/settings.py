@@ -119,7 +119,7 @@ def database(url: str) -> dict[str, Any]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
         }
         return config
-    # A kept connection per thread ran PostgreSQL out of clients; the pool bounds them, checks drop what a restart broke.
+    # A kept connection per thread ran PostgreSQL out of clients; a pool bounds them, checks drop what a restart broke.
     pool = {"min_size": 0, "max_size": env.int("DATABASE_POOL_SIZE", default=12), "timeout": 10, "max_idle": 60}
     options |= {"pool": pool, "connect_timeout": 5}
     return config | {"CONN_HEALTH_CHECKS": True}

@@ -1,0 +1,66 @@
+# Setting up and running Countersign. `make help` lists what there is.
+
+PYTHON3 ?= python3
+VENV ?= .venv
+PYTHON = $(VENV)/bin/python
+PIP = $(PYTHON) -m pip install --quiet --disable-pip-version-check
+SERVICES = $(PYTHON) -m project.services
+ONLY_FAST = not browser and not crash and not production
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-fast lint fmt services services-stop clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+run: $(VENV)/run.stamp ## start the desk on this machine; PORT=8001 make run for another port
+	@$(PYTHON) -m project.embedded
+
+test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on PostgreSQL and Redis with browser and crashes
+	$(SERVICES) install
+	$(MAKE) lint
+	env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m pytest -q -m "$(ONLY_FAST)"
+	$(SERVICES) run -- $(PYTHON) -m pytest -q
+
+test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser and crashes; under a minute
+	env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m pytest -q -m "$(ONLY_FAST)"
+
+lint: $(VENV)/dev.stamp ## format, lint, types, imports, templates, migrations, deployment settings
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy .
+	$(VENV)/bin/lint-imports
+	find templates -name '*.html' -exec $(VENV)/bin/djade --target-version 5.2 --check {} +
+	DJANGO_SETTINGS_MODULE=project.tests.settings $(PYTHON) manage.py makemigrations --check --dry-run
+	$(PYTHON) -m pytest -q project/tests/test_deploy.py
+
+fmt: $(VENV)/dev.stamp ## format what can be formatted
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+	find templates -name '*.html' -exec $(VENV)/bin/djade --target-version 5.2 {} +
+
+services: $(VENV)/dev.stamp ## start PostgreSQL and Redis for development, and print the variables that use them
+	@$(SERVICES) install
+	@$(SERVICES) start
+
+services-stop: $(VENV)/dev.stamp ## stop what `make services` started
+	@$(SERVICES) stop
+
+clean: ## remove the virtual environment and caches; data/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache staticfiles
+
+$(PYTHON):
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Countersign needs Python 3.11 or newer: PYTHON3=/path/to/python3 make run'; exit 1; }
+	@$(PYTHON3) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo 'No virtual environment could be made (Debian: apt-get install python3-venv).'; exit 1; }
+
+$(VENV)/run.stamp: requirements.txt | $(PYTHON)
+	@echo 'Installing requirements.txt into $(VENV); once, and again when it changes ...'
+	@$(PIP) -r requirements.txt
+	@touch $@
+
+$(VENV)/dev.stamp: requirements.txt requirements-dev.txt | $(PYTHON)
+	@echo 'Installing requirements-dev.txt into $(VENV); once, and again when it changes ...'
+	@$(PIP) -r requirements-dev.txt
+	@touch $@ $(VENV)/run.stamp

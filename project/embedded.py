@@ -1,0 +1,202 @@
+"""The embedded desk: web server, worker and poller in one process, on one machine. ``python -m project.embedded``.
+
+It runs the same code as production, over SQLite, an in-memory broker and an in-memory channel layer.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+HOST = "127.0.0.1"
+WORKERS = 4  # threads that run agents
+DRAIN_SECONDS = 5.0  # for runs to reach a safe point after Ctrl-C; what does not is taken up again at the next start
+
+
+class CannotStart(Exception):
+    """The desk cannot start, and the message says in plain words what to do about it."""
+
+
+def main() -> int:
+    """Run the desk until Ctrl-C. Returns the exit code: 0 when stopped by a person, 1 when it could not start."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    try:
+        port = chosen_port()
+        lock = prepare()
+        stop = start_worker()
+        serve(port)
+    except CannotStart as reason:
+        print(f"Countersign did not start. {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    print("\nStopping; what is under way is kept and goes on at the next start.", flush=True)
+    stop()
+    lock.close()
+    return 0
+
+
+# ------------------------------------------------------------------------------------------------- before anything runs
+
+
+def chosen_port() -> int:
+    """Return the port of the environment, 8000 by default. Raises CannotStart where it is no port, or is in use."""
+    text = os.environ.get("PORT", "8000")
+    if not text.isdecimal() or not 0 < int(text) < 65_536:
+        raise CannotStart(f"PORT is {text!r}, which is no port. Choose a number from 1 to 65535: PORT=8001 make run")
+    port = int(text)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except PermissionError:
+            raise CannotStart(f"Port {port} is reserved for root. Choose another: PORT=8001 make run") from None
+        except OSError:
+            other = port + 1 if port < 65_535 else 8001
+            raise CannotStart(f"Port {port} is in use. Choose another: PORT={other} make run") from None
+    return port
+
+
+def prepare() -> IO[str]:
+    """Read the settings, take the data folder for this process alone, bring the database up to date.
+
+    Returns the lock, to be held while the desk runs. Raises CannotStart.
+    """
+    import django
+    from django.conf import settings
+    from django.core.exceptions import ImproperlyConfigured
+
+    try:
+        django.setup()
+        lock = _locked(Path(settings.DATA_DIR))
+    except ImproperlyConfigured as error:
+        raise CannotStart(str(error)) from None
+    except OSError as error:
+        raise CannotStart(
+            f"Its data folder cannot be written: {error.strerror} ({error.filename}). "
+            "Make it writable, or choose another: DATA_DIR=~/countersign make run"
+        ) from None
+    if not settings.EMBEDDED:
+        raise CannotStart(
+            "DATABASE_URL or REDIS_URL is set, which asks for a production desk; README.md says how to run one. "
+            "For the desk on one machine unset both."
+        )
+    _migrate(Path(settings.DATABASES["default"]["NAME"]))
+    return lock
+
+
+def _locked(folder: Path) -> IO[str]:
+    """Two desks on one SQLite file would not hear each other's hints, so the second one is refused."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / "lock").open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise CannotStart(
+            f"Another desk runs on {folder}. Stop that one, or give this one a folder of its own: "
+            "DATA_DIR=~/countersign make run"
+        ) from None
+    return lock
+
+
+def _migrate(database: Path) -> None:
+    from django.core.management import call_command
+    from django.db import DatabaseError
+
+    try:
+        call_command("migrate", interactive=False, verbosity=0)
+        _seed()
+    except DatabaseError as error:
+        raise CannotStart(
+            f"The database {database} could not be brought up to date: {error}. "
+            "Make the file and its folder writable, or move the file away to begin with an empty desk."
+        ) from error
+
+
+def _seed() -> None:
+    """Give a new desk something to decide on; a desk that has threads keeps what it has."""
+    from django.core.management import call_command
+
+    from agents.models import Thread
+
+    if not Thread.objects.exists():
+        call_command("seed_demo", verbosity=0)
+
+
+# ---------------------------------------------------------------------------------------------------------- the process
+
+
+def start_worker() -> Callable[[], None]:
+    """Start the poller and a Celery worker in threads of this process. Returns what stops both."""
+    from celery.worker import WorkController
+
+    from project.celery import app
+    from reviews.tasks import start_poller
+
+    app.set_default()
+    worker = WorkController(
+        app=app,
+        pool="threads",
+        concurrency=WORKERS,
+        without_heartbeat=True,
+        without_mingle=True,
+        without_gossip=True,
+    )
+    threading.Thread(target=worker.start, name="celery", daemon=True).start()
+    poller = start_poller()
+    return lambda: _drain(poller, worker)
+
+
+def _drain(poller: Any, worker: Any) -> None:
+    """Let runs come to a safe point, then leave, even when a tool still blocks; the next start takes its run up."""
+
+    def stop() -> None:
+        poller.stop()
+        worker.stop()
+
+    stopping = threading.Thread(target=stop, name="drain", daemon=True)
+    stopping.start()
+    stopping.join(DRAIN_SECONDS)
+    if stopping.is_alive():
+        sys.stdout.flush()
+        os._exit(0)  # the interpreter would wait for the blocked thread, however long
+
+
+def serve(port: int) -> None:
+    """Serve pages and sockets until SIGINT or SIGTERM."""
+    from daphne.server import Server
+
+    from project.asgi import application
+
+    Server(
+        application=application,
+        endpoints=[f"tcp:port={port}:interface={HOST}"],
+        ready_callable=lambda: print(welcome(f"http://{HOST}:{port}"), flush=True),
+        application_close_timeout=2,
+        server_name="countersign",
+    ).run()
+
+
+def welcome(address: str) -> str:
+    """Return what a person reads at the start: where the desk is, and a link that signs in once."""
+    from django.conf import settings
+
+    from reviews.signin import create_link
+
+    return (
+        f"\nCountersign runs at {address}/\n\n"
+        f"Open this link to sign in. It works once; the next start prints a new one.\n\n"
+        f"    {address}{create_link()}\n\n"
+        f"Everything is kept in {settings.DATA_DIR}. Ctrl-C stops the desk.\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
