@@ -37,6 +37,7 @@ def forbid_model_calls() -> Iterator[None]:
 def _guarded(connect: Any) -> Any:
     def local_only(self: socket.socket, address: Any) -> Any:
         if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address):
+            self.close()  # clients close it on an OSError only, and a leak would be reported in its place
             raise OutsideCall(f"A test must not leave this machine, and tried to reach {address!r}.")
         return connect(self, address)
 

@@ -1,0 +1,84 @@
+"""A worker thread tells pages what changed, through the layer of the embedded desk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from project.channel_layer import ThreadSafeInMemoryLayer
+
+HINT = {"type": "hint", "thread": "t-1"}
+
+
+async def test_a_send_from_another_thread_wakes_the_page_at_once() -> None:
+    layer = ThreadSafeInMemoryLayer()
+    await layer.group_add("inbox", "page")
+    waiting = asyncio.ensure_future(layer.receive("page"))
+    await asyncio.sleep(0)  # the page waits now
+    loop = asyncio.get_running_loop()
+    # Nothing else may wake the loop in this test: a put that is not handed over would be seen only when the timeout is.
+    worker = threading.Thread(target=lambda: async_to_sync(layer.group_send)("inbox", HINT))
+    worker.start()
+    began = loop.time()
+    assert await asyncio.wait_for(waiting, timeout=5) == HINT
+    assert loop.time() - began < 1
+    await asyncio.to_thread(worker.join)
+
+
+async def test_a_send_to_one_channel_from_a_thread_arrives() -> None:
+    layer = ThreadSafeInMemoryLayer()
+    waiting = asyncio.ensure_future(layer.receive("page"))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(async_to_sync(layer.send), "page", HINT)
+    assert await asyncio.wait_for(waiting, timeout=5) == HINT
+
+
+async def test_many_threads_lose_nothing() -> None:
+    layer = ThreadSafeInMemoryLayer(capacity=1_000)
+    await layer.group_add("inbox", "page")
+    got: list[dict[str, Any]] = []
+
+    async def page() -> None:
+        while len(got) < 200:
+            got.append(await layer.receive("page"))
+
+    reading = asyncio.ensure_future(page())
+    await asyncio.sleep(0)
+
+    def send(first: int) -> None:
+        for number in range(first, first + 50):
+            async_to_sync(layer.group_send)("inbox", {"type": "hint", "number": number})
+
+    await asyncio.gather(*(asyncio.to_thread(send, first) for first in (0, 50, 100, 150)))
+    await asyncio.wait_for(reading, timeout=10)
+    assert sorted(message["number"] for message in got) == list(range(200))
+
+
+def test_before_any_page_is_open_a_send_goes_nowhere_and_fails_nowhere() -> None:
+    layer = ThreadSafeInMemoryLayer()
+    async_to_sync(layer.group_send)("inbox", HINT)
+
+
+def test_after_the_server_is_gone_a_send_still_fails_nowhere() -> None:
+    layer = ThreadSafeInMemoryLayer()
+
+    async def one_page() -> None:
+        await layer.group_add("inbox", "page")
+        await layer.send("page", HINT)
+        await layer.receive("page")
+
+    asyncio.run(one_page())
+    async_to_sync(layer.group_send)("inbox", HINT)
+
+
+async def test_a_full_channel_says_so_to_the_sender() -> None:
+    from channels.exceptions import ChannelFull
+
+    layer = ThreadSafeInMemoryLayer(capacity=1)
+    await layer.send("page", HINT)
+    with pytest.raises(ChannelFull):
+        await layer.send("page", HINT)
