@@ -1,0 +1,287 @@
+"""What agents leave behind: threads, runs, checkpoints, and the ledger of tool calls. Who decides is not known here."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models.functions import Now
+
+from agents.fields import CanonicalField
+from agents.outcome import CallKey
+
+
+def new_thread_id() -> str:
+    return str(uuid.uuid4())
+
+
+class Agent(models.Model):
+    """A compiled graph the desk knows by name. Rows follow the registry; `problem` says why one cannot be used."""
+
+    name = models.SlugField(primary_key=True, max_length=100)
+    title = models.CharField(max_length=200)
+    description = models.TextField(blank=True)
+    version = models.CharField(max_length=100, blank=True)
+    guarantee = models.CharField(max_length=20, default="once")  # "once", or "at least once": tools beyond the ledger
+    guarantee_reason = models.TextField(blank=True)
+    problem = models.TextField(blank=True)
+    is_active = models.BooleanField(default=True)
+    updated_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Thread(models.Model):
+    """One conversation with an agent. The row is also the lock: whoever holds the newest token may write."""
+
+    class Status(models.TextChoices):
+        IDLE = "idle"
+        BUSY = "busy"
+        INTERRUPTED = "interrupted"
+        ERROR = "error"
+
+    id = models.CharField(primary_key=True, max_length=64, default=new_thread_id)
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="threads")
+    title = models.CharField(max_length=200, blank=True)
+    author = models.CharField(max_length=150, blank=True)
+    status = models.CharField(max_length=20, choices=Status, default=Status.IDLE)
+    waits = models.BooleanField(default=False)  # the head waits for people: queued messages are held
+    stuck = models.BooleanField(default=False)  # a bad saved answer: only replaying the head helps
+    head = models.CharField(max_length=64, blank=True)  # checkpoint id when the last run ended
+    error = models.TextField(blank=True)
+    ancestor = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
+    ancestor_checkpoint = models.CharField(max_length=64, blank=True)
+    token = models.BigIntegerField(default=0)  # fencing token: +1 for each claim, never back
+    holder = models.CharField(max_length=100, blank=True)  # worker that holds the lease, "" for nobody
+    lease_until = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["-updated_at", "id"], name="thread_recent")]
+
+    def __str__(self) -> str:
+        return self.title or self.id
+
+    def lineage(self) -> list[str]:
+        """Return this thread's id and those of its ancestors, nearest first."""
+        ids, thread = [self.id], self
+        while thread.ancestor_id and thread.ancestor_id not in ids:
+            ids.append(thread.ancestor_id)
+            thread = thread.ancestor  # type: ignore[assignment]  # not None: ancestor_id is set
+        return ids
+
+
+class Run(models.Model):
+    """One execution on a thread; pending runs are its queue. A repeated run is the same row."""
+
+    class Kind(models.TextChoices):
+        INPUT = "input"
+        RESUME = "resume"
+        REPLAY = "replay"
+
+    class Status(models.TextChoices):
+        PENDING = "pending"
+        RUNNING = "running"
+        INTERRUPTED = "interrupted"
+        SUCCESS = "success"
+        ERROR = "error"
+        CANCELLED = "cancelled"
+
+    ACTIVE: ClassVar = (Status.PENDING, Status.RUNNING)
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="runs")
+    kind = models.CharField(max_length=10, choices=Kind)
+    status = models.CharField(max_length=20, choices=Status, default=Status.PENDING)
+    position = models.BigIntegerField(default=0)  # order among the pending runs of its kind
+    payload = CanonicalField(null=True)  # input: {"text"} or {"values"}; resume: Permit without its calls; replay: its start
+    context = CanonicalField(null=True)  # passed to the graph on every advance; LangGraph does not keep it
+    author = models.CharField(max_length=150, blank=True)
+    submit_token = models.CharField(max_length=64, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    token = models.BigIntegerField(null=True, blank=True)  # of the claim that runs it
+    stop = models.CharField(max_length=10, blank=True)  # "drain" or "cancel", asked for by a person
+    error = models.TextField(blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(
+                fields=["thread", "kind", "position"],
+                name="run_queue",
+                condition=models.Q(status__in=["pending", "running"]),
+            ),
+        ]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["thread"], name="run_one_running_a_thread", condition=models.Q(status="running")
+            ),
+            models.UniqueConstraint(
+                fields=["thread", "author", "submit_token"], name="run_one_a_submit", condition=~models.Q(submit_token="")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id}"
+
+
+class Checkpoint(models.Model):
+    """LangGraph's snapshot after a step. Written by the saver only."""
+
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="checkpoints", db_constraint=False)
+    ns = models.CharField(max_length=512, blank=True)
+    checkpoint_id = models.CharField(max_length=64)
+    parent_id = models.CharField(max_length=64, blank=True)
+    run_id = models.CharField(max_length=64, blank=True)
+    type = models.CharField(max_length=20)
+    blob = models.BinaryField()
+    metadata = models.JSONField(default=dict)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["thread", "ns", "checkpoint_id"], name="checkpoint_key"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["run_id"], name="checkpoint_run", condition=~models.Q(run_id=""))]
+
+    def __str__(self) -> str:
+        return self.checkpoint_id
+
+
+class CheckpointWrite(models.Model):
+    """One pending write of a task at a checkpoint. Written by the saver only."""
+
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    ns = models.CharField(max_length=512, blank=True)
+    checkpoint_id = models.CharField(max_length=64)
+    task_id = models.CharField(max_length=64)
+    idx = models.IntegerField()
+    task_path = models.CharField(max_length=512, blank=True)
+    run_id = models.CharField(max_length=64, blank=True)
+    channel = models.CharField(max_length=200)
+    type = models.CharField(max_length=20)
+    blob = models.BinaryField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["thread", "ns", "checkpoint_id", "task_id", "idx"], name="write_key"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["run_id"], name="write_run", condition=~models.Q(run_id=""))]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} {self.channel}"
+
+
+class ToolCall(models.Model):
+    """A call that people were asked about in this thread. What was never asked has no row."""
+
+    thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="tool_calls")
+    message_id = models.CharField(max_length=200)
+    tool_call_id = models.CharField(max_length=200)
+    namespace = models.CharField(max_length=512, blank=True)
+    interrupt_id = models.CharField(max_length=200)
+    name = models.CharField(max_length=200)
+    args = CanonicalField()
+    digest = models.CharField(max_length=64)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["thread", "message_id", "tool_call_id"], name="tool_call_key"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.key}"
+
+    @property
+    def key(self) -> CallKey:
+        return CallKey(self.message_id, self.tool_call_id)
+
+
+class ToolPermit(models.Model):
+    """What a decision allows, carried by its resume run. Bound to the one execution that uses it."""
+
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="permits")
+    thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="permits")
+    interrupt_id = models.CharField(max_length=200)
+    position = models.PositiveIntegerField(default=0)
+    message_id = models.CharField(max_length=200, blank=True)
+    tool_call_id = models.CharField(max_length=200, blank=True)
+    verdict = models.CharField(max_length=10)
+    name = models.CharField(max_length=200, blank=True)
+    args = CanonicalField(null=True)
+    digest = models.CharField(max_length=64, blank=True)
+    execution = models.UUIDField(null=True, blank=True, unique=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["thread", "message_id", "tool_call_id"], name="permit_call")]
+
+    def __str__(self) -> str:
+        return f"{self.verdict} {self.message_id}:{self.tool_call_id}"
+
+
+class ToolExecution(models.Model):
+    """One execution of one call, as the ledger saw it. The id is a UUID5 of the key: the tool's idempotency key."""
+
+    class Status(models.TextChoices):
+        ASKED = "asked"  # the ledger asked people before it ran anything
+        STARTED = "started"
+        FINISHED = "finished"
+        FAILED = "failed"
+        PAUSED = "paused"  # the tool interrupted itself
+
+    id = models.UUIDField(primary_key=True)
+    thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="executions")
+    namespace = models.CharField(max_length=512, blank=True)
+    task_id = models.CharField(max_length=64)
+    message_id = models.CharField(max_length=200)
+    tool_call_id = models.CharField(max_length=200)
+    run_id = models.CharField(max_length=64, blank=True)
+    token = models.BigIntegerField(default=0)
+    name = models.CharField(max_length=200)
+    args = CanonicalField()
+    digest = models.CharField(max_length=64)
+    status = models.CharField(max_length=10, choices=Status)
+    questions = models.JSONField(default=list)  # what the ledger itself asked, in order: "permit", "unknown"
+    was_paused = models.BooleanField(default=False)
+    calls = models.PositiveIntegerField(default=0)  # how often the tool's body was entered
+    result_type = models.CharField(max_length=20, blank=True)  # LangGraph's serde type of `result`
+    result = models.BinaryField(null=True)
+    summary = models.TextField(blank=True)  # the result as text, for people
+    is_error = models.BooleanField(default=False)  # the tool reported an error, or raised one
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["thread", "message_id", "tool_call_id"], name="execution_call")]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.status}"
+
+
+class LedgerIncident(models.Model):
+    """The ledger refused a call. Kept here so that `agents` needs no reviewer; the audit log takes it up from the outcome."""
+
+    thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="incidents")
+    run_id = models.CharField(max_length=64, blank=True)
+    message_id = models.CharField(max_length=200)
+    tool_call_id = models.CharField(max_length=200)
+    kind = models.CharField(max_length=30)  # "digest differs", "rejected call", "stale token"
+    detail = CanonicalField(null=True)
+    reported = models.BooleanField(default=False)  # taken up by the audit log
+    created_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+def run_of(config: dict[str, Any]) -> tuple[str, int | None]:
+    """Return (run id, fencing token) that the runner put into a LangGraph config; ("", None) for a run without one."""
+    mark = config.get("configurable", {}).get("__countersign") or {}
+    return str(mark.get("run", "")), mark.get("token")

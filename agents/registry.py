@@ -1,0 +1,207 @@
+"""Name -> graph. Builds the agents we know, attaches the saver, composes the ledger, and says what each can promise."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models.functions import Now
+from langgraph.prebuilt import ToolNode
+
+from agents import ledger
+from agents.checkpointer import DjangoSaver
+from agents.models import Agent
+
+LANGGRAPH = "1.2.24"  # _compose rests on private names of this version
+
+
+class UnknownAgent(LookupError):
+    """No agent of this name is registered here."""
+
+
+class UnusableAgent(RuntimeError):
+    """The agent is known, but its graph cannot be built or run. The message says why."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """An agent that can be run. ``schemas``: tool name -> JSON Schema of its arguments, injected ones left out."""
+
+    name: str
+    title: str
+    graph: Any
+    mode: str = "async"  # how it is driven: "async" (astream) or "sync" (stream in a thread)
+    description: str = ""
+    version: str = ""
+    guarantee: str = "once"
+    guarantee_reason: str = ""
+    schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Known:
+    title: str
+    build: Callable[[], Any]
+    description: str = ""
+    version: str = ""
+
+
+_lock = threading.RLock()
+_built: dict[str, Registered] = {}
+_overrides: dict[str, _Known] = {}
+
+
+def get(name: str) -> Registered:
+    """Return a registered agent, built once a process. Raises UnknownAgent, UnusableAgent."""
+    with _lock:
+        if name not in _built:
+            _built[name] = _register(name, _known(name))
+        return _built[name]
+
+
+def names() -> list[str]:
+    from agents.catalog import ENTRIES
+
+    return sorted({*ENTRIES, *_overrides})
+
+
+def sync() -> None:
+    """Bring the Agent rows up to date with the registry. Rows of agents that are gone stay, inactive: threads point at them."""
+    for name in names():
+        Agent.objects.update_or_create(name=name, defaults=_row(name))
+    Agent.objects.exclude(name__in=names()).update(is_active=False, problem="This agent is not registered any more.")
+
+
+def _row(name: str) -> dict[str, Any]:
+    known = _known(name)
+    row: dict[str, Any] = {
+        "title": known.title,
+        "description": known.description,
+        "version": known.version,
+        "is_active": True,
+        "problem": "",
+        "updated_at": Now(),
+    }
+    try:
+        agent = get(name)
+    except UnusableAgent as error:
+        return {**row, "problem": str(error)}
+    return {**row, "guarantee": agent.guarantee, "guarantee_reason": agent.guarantee_reason}
+
+
+@contextmanager
+def override(name: str, build: Callable[[], Any], *, title: str = "") -> Iterator[None]:
+    """Register a graph under a name for the time of a test, with its Agent row."""
+    with _lock:
+        _overrides[name] = _Known(title=title or name, build=build)
+        _built.pop(name, None)
+    try:
+        Agent.objects.update_or_create(name=name, defaults=_row(name))
+        yield
+    finally:
+        with _lock:
+            _overrides.pop(name, None)
+            _built.pop(name, None)
+
+
+def _known(name: str) -> _Known:
+    from agents.catalog import ENTRIES
+
+    if name in _overrides:
+        return _overrides[name]
+    if name not in ENTRIES:
+        raise UnknownAgent(f"No agent named {name!r} is registered. Known: {', '.join(names()) or 'none'}.")
+    entry = ENTRIES[name]
+    return _Known(title=entry.title, build=entry.build, description=entry.description, version=entry.version)
+
+
+def _register(name: str, known: _Known) -> Registered:
+    try:
+        graph = known.build().copy(update={"checkpointer": DjangoSaver()})
+        nodes = list(tool_nodes(graph))
+        for node in nodes:
+            _compose(node)
+        return Registered(
+            name=name,
+            title=known.title,
+            graph=graph,
+            mode=_mode(nodes),
+            description=known.description,
+            version=known.version,
+            schemas=_schemas(nodes),
+            **_guarantee(nodes),
+        )
+    except Exception as error:
+        raise UnusableAgent(f"The graph of {name!r} cannot be built: {type(error).__name__}: {error}") from error
+
+
+def _guarantee(nodes: list[ToolNode]) -> dict[str, str]:
+    if nodes:
+        return {"guarantee": "once", "guarantee_reason": ""}
+    reason = (
+        "This graph has no ToolNode that the ledger can reach. What its nodes do themselves may happen again after a crash:"
+        " a node runs again from its top. Put tools into a ToolNode (create_agent does) to have each call run once."
+    )
+    return {"guarantee": "at least once", "guarantee_reason": reason}
+
+
+def tool_nodes(graph: Any) -> Iterator[ToolNode]:
+    """Yield each ToolNode of a graph and its subgraphs, once."""
+    seen: set[int] = set()
+    for one in (graph, *(sub for _, sub in graph.get_subgraphs(recurse=True))):
+        for node in one.nodes.values():
+            bound = node.bound
+            if isinstance(bound, ToolNode) and id(bound) not in seen:
+                seen.add(id(bound))
+                yield bound
+
+
+def _compose(node: Any) -> None:
+    """Put the ledger innermost around the node's ``execute``, under all of its own wrappers, once per node."""
+    installed = importlib.metadata.version("langgraph")
+    if installed != LANGGRAPH:
+        raise UnusableAgent(f"The ledger is made for langgraph {LANGGRAPH}, but {installed} is installed. Install {LANGGRAPH}.")
+    if getattr(node, "_countersign_ledger", False):
+        return
+    outer, aouter = node._wrap_tool_call, node._awrap_tool_call
+    node._wrap_tool_call = ledger.guard if outer is None else _around(outer)
+    if aouter is not None:
+        node._awrap_tool_call = _aaround(aouter)
+    elif outer is None:  # with a sync wrapper alone the node falls back to it, and the ledger is inside that
+        node._awrap_tool_call = ledger.aguard
+    node._countersign_ledger = True
+
+
+def _around(outer: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_tool_call(request: Any, execute: Callable[[Any], Any]) -> Any:
+        return outer(request, lambda inner: ledger.guard(inner, execute))
+
+    return wrap_tool_call
+
+
+def _aaround(outer: Callable[..., Any]) -> Callable[..., Any]:
+    async def awrap_tool_call(request: Any, execute: Callable[[Any], Any]) -> Any:
+        async def guarded(inner: Any) -> Any:
+            return await ledger.aguard(inner, execute)
+
+        return await outer(request, guarded)
+
+    return awrap_tool_call
+
+
+def _mode(nodes: list[Any]) -> str:
+    """``sync`` when a node has only a sync wrapper: under astream LangChain refuses it. Else ``async``."""
+    return "sync" if any(node._wrap_tool_call and not node._awrap_tool_call for node in nodes) else "async"
+
+
+def _schemas(nodes: list[ToolNode]) -> dict[str, dict[str, Any]]:
+    schemas: dict[str, dict[str, Any]] = {}
+    for node in nodes:
+        for name, tool in node.tools_by_name.items():
+            schema = tool.tool_call_schema
+            schemas.setdefault(name, schema if isinstance(schema, dict) else schema.model_json_schema())
+    return schemas

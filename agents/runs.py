@@ -1,0 +1,307 @@
+"""The verbs on Run and Thread. Each changes state by comparing, in the database's own time; none of them calls a graph.
+
+The database is the queue. A thread has one runner: whoever raised its fencing token last. Everything that a runner writes is
+compared with that token.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+from django.db.models import Case, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Value, When
+from django.db.models.functions import Now
+
+from agents.models import Run, Thread, ToolPermit
+from agents.outcome import CallKey, CallPermit, Outcome, Permit, canonical_bytes, from_canonical
+
+# Answers and replays go before messages: a question that is answered must not wait behind small talk.
+_QUEUE_ORDER = Case(
+    When(status=Run.Status.RUNNING, then=Value(0)),
+    When(kind__in=[Run.Kind.RESUME, Run.Kind.REPLAY], then=Value(1)),
+    default=Value(2),
+    output_field=IntegerField(),
+)
+
+
+class UnknownThread(LookupError):
+    """There is no thread of this id."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to advance one run, until `lease_until` or for as long as the heartbeat renews it."""
+
+    thread_id: str
+    agent: str
+    run_id: str
+    kind: str
+    payload: Any
+    permits: tuple[CallPermit, ...]
+    token: int
+    attempt: int
+    worker: str
+    author: str
+    context: Any = None
+    stop: str = ""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a heartbeat learned of one lease."""
+
+    lost: bool
+    stop: str
+
+
+# --------------------------------------------------------------------------------------------------------------- enqueue
+
+
+def create_thread(agent_name: str, *, title: str = "", author: str = "") -> str:
+    """Create an idle thread with a registered agent. Returns its id."""
+    return Thread.objects.create(agent_id=agent_name, title=title[:200], author=author).id
+
+
+def enqueue(
+    thread_id: str,
+    *,
+    kind: str,
+    payload: Any,
+    permits: Sequence[Permit] = (),
+    author: str,
+    submit_token: str = "",
+    context: Any = None,
+) -> str:
+    """Line up a run and what was permitted with it. Returns the run's id; a repeated submit token, the first run's.
+
+    Joins the caller's transaction: a decision and its resume run are stored together or not at all.
+    """
+    with transaction.atomic():
+        # Locks the thread, so that positions are given in one order and no two callers share one.
+        if not Thread.objects.filter(pk=thread_id).update(updated_at=Now()):
+            raise UnknownThread(f"There is no thread {thread_id}.")
+        if submit_token and (first := _same_submit(thread_id, author, submit_token)):
+            return first
+        position = (Run.objects.filter(thread_id=thread_id).aggregate(last=Max("position"))["last"] or 0) + 1
+        run = Run.objects.create(
+            thread_id=thread_id,
+            kind=kind,
+            payload=payload,
+            position=position,
+            author=author,
+            submit_token=submit_token,
+            context=context,
+        )
+        ToolPermit.objects.bulk_create(_permit_rows(run, permits))
+    return str(run.pk)
+
+
+def _same_submit(thread_id: str, author: str, submit_token: str) -> str | None:
+    first = Run.objects.filter(thread_id=thread_id, author=author, submit_token=submit_token).first()
+    return str(first.pk) if first else None
+
+
+def _permit_rows(run: Run, permits: Iterable[Permit]) -> list[ToolPermit]:
+    return [
+        ToolPermit(
+            run=run,
+            thread_id=run.thread_id,
+            interrupt_id=permit.interrupt_id,
+            position=call.position,
+            message_id=call.key.message_id if call.key else "",
+            tool_call_id=call.key.tool_call_id if call.key else "",
+            verdict=call.verdict,
+            name=call.name,
+            args=None if call.args is None else from_canonical(call.args),
+            digest=call.digest,
+        )
+        for permit in permits
+        for call in permit.calls
+    ]
+
+
+def cancel(run_id: str, *, author: str) -> bool:
+    """Take a pending message back. False when it has started, or never waited. Answers cannot be taken back."""
+    return bool(
+        Run.objects.filter(pk=run_id, status=Run.Status.PENDING, kind=Run.Kind.INPUT).update(
+            status=Run.Status.CANCELLED, finished_at=Now(), error=f"Cancelled by {author} before it started."
+        )
+    )
+
+
+def request_stop(run_id: str, how: str) -> bool:
+    """Ask the worker of a run to stop: ``drain`` at the next step, ``cancel`` now. Read by the heartbeat."""
+    return bool(Run.objects.filter(pk=run_id, status=Run.Status.RUNNING).update(stop=how))
+
+
+def queue(thread_id: str) -> QuerySet[Run]:
+    """Return the pending runs of a thread in the order in which they will be claimed."""
+    return _ordered(Run.objects.filter(thread_id=thread_id, status=Run.Status.PENDING))
+
+
+# ----------------------------------------------------------------------------------------------------------------- claim
+
+
+def _free() -> Q:
+    return Q(holder="") | Q(lease_until__lt=Now())
+
+
+def _runnable(thread: Any, waits: Any) -> Q:
+    """Runs that a claim may take: messages are held while the head waits for people."""
+    return Q(thread=thread) & (
+        Q(status=Run.Status.RUNNING)
+        | Q(status=Run.Status.PENDING) & (Q(kind__in=[Run.Kind.RESUME, Run.Kind.REPLAY]) | Q(waits))
+    )
+
+
+def _ordered(runs: QuerySet[Run]) -> QuerySet[Run]:
+    return runs.order_by(_QUEUE_ORDER, "position", "pk")
+
+
+def claimable(limit: int = 100) -> list[str]:
+    """Return ids of threads that have something to do and nobody who does it, longest unchanged first."""
+    due = Run.objects.filter(_runnable(OuterRef("pk"), Q(thread__waits=False)))
+    return list(
+        Thread.objects.filter(_free(), Exists(due)).order_by("updated_at", "pk").values_list("pk", flat=True)[:limit]
+    )
+
+
+def claim(thread_id: str, worker: str) -> Lease | None:
+    """Take the thread and its next run, or None when somebody holds it or nothing is due."""
+    try:
+        with transaction.atomic():
+            return _claim(thread_id, worker)
+    except _NothingDue:
+        return None
+
+
+class _NothingDue(Exception):
+    """Rolls the claim back."""
+
+
+def _claim(thread_id: str, worker: str) -> Lease | None:
+    taken = Thread.objects.filter(_free(), pk=thread_id).update(
+        holder=worker, token=F("token") + 1, lease_until=_lease_end(), status=Thread.Status.BUSY, updated_at=Now()
+    )
+    if not taken:
+        return None
+    thread = Thread.objects.get(pk=thread_id)
+    run = _ordered(Run.objects.filter(_runnable(thread_id, Q(thread__waits=False)))).first()
+    if run is None:
+        raise _NothingDue
+    started = Run.objects.filter(pk=run.pk, status__in=Run.ACTIVE).update(
+        status=Run.Status.RUNNING, token=thread.token, attempts=F("attempts") + 1, started_at=Now()
+    )
+    if not started:
+        raise _NothingDue
+    return _lease(thread, run, worker)
+
+
+def _lease(thread: Thread, run: Run, worker: str) -> Lease:
+    return Lease(
+        thread_id=thread.pk,
+        agent=thread.agent_id,
+        run_id=str(run.pk),
+        kind=run.kind,
+        payload=run.payload,
+        permits=permits_of(run.pk),
+        token=thread.token,
+        attempt=run.attempts + 1,
+        worker=worker,
+        author=run.author,
+        context=run.context,
+        stop=run.stop,
+    )
+
+
+def permits_of(run_id: Any) -> tuple[CallPermit, ...]:
+    """Return what was decided with a resume run, by position."""
+    return tuple(
+        CallPermit(
+            verdict=row.verdict,  # type: ignore[arg-type]  # the column holds one of the four
+            key=CallKey(row.message_id, row.tool_call_id) if row.tool_call_id else None,
+            name=row.name,
+            args=None if row.args is None else canonical_bytes(row.args),
+            digest=row.digest,
+            position=row.position,
+        )
+        for row in ToolPermit.objects.filter(run_id=run_id).order_by("position")
+    )
+
+
+def _lease_end() -> Any:
+    return Now() + timedelta(seconds=settings.LEASE_SECONDS)
+
+
+def new_worker_name() -> str:
+    """Return a name that no other process has: host, process, and some chance."""
+    return f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+# --------------------------------------------------------------------------------------------------------- beat, release
+
+
+def beat(lease: Lease) -> Beat:
+    """Renew a lease. ``lost`` when another worker took the thread, or the lease was given back."""
+    renewed = Thread.objects.filter(pk=lease.thread_id, token=lease.token, holder=lease.worker).update(
+        lease_until=_lease_end()
+    )
+    if not renewed:
+        return Beat(lost=True, stop="")
+    stop = Run.objects.filter(pk=lease.run_id).values_list("stop", flat=True).first()
+    return Beat(lost=False, stop=stop or "")
+
+
+def release(lease: Lease, *, requeue: bool) -> bool:
+    """Give the thread back without an outcome. ``requeue``: the run waits again (a drained run keeps its attempts)."""
+    with transaction.atomic():
+        freed = Thread.objects.filter(pk=lease.thread_id, token=lease.token, holder=lease.worker).update(
+            holder="", lease_until=None, updated_at=Now()
+        )
+        if freed and requeue:
+            Run.objects.filter(pk=lease.run_id, status=Run.Status.RUNNING, token=lease.token).update(
+                status=Run.Status.PENDING, attempts=F("attempts") - 1
+            )
+    return bool(freed)
+
+
+def finish(outcome: Outcome) -> bool:
+    """Close the run and free the thread, if the token is still the newest. False: somebody else has the thread now.
+
+    Called inside the transaction of ``intake.record_outcome``, or from a shell.
+    """
+    waits = bool(outcome.asks)
+    with transaction.atomic():
+        freed = Thread.objects.filter(pk=outcome.thread_id, token=outcome.token).update(
+            holder="",
+            lease_until=None,
+            status=_thread_status(outcome),
+            waits=waits if outcome.known else F("waits"),
+            stuck=outcome.stuck,
+            head=outcome.head or F("head"),
+            error=outcome.error,
+            updated_at=Now(),
+        )
+        if not freed:
+            return False
+        closed = Run.objects.filter(pk=outcome.run_id, token=outcome.token, status=Run.Status.RUNNING).update(
+            status=outcome.status, error=outcome.error, finished_at=Now()
+        )
+        if not closed:
+            raise IntegrityError(f"Run {outcome.run_id} is not running under token {outcome.token}.")
+    return True
+
+
+def _thread_status(outcome: Outcome) -> str:
+    if outcome.asks:
+        return Thread.Status.INTERRUPTED
+    if outcome.status == "error":
+        return Thread.Status.ERROR
+    return Thread.Status.IDLE

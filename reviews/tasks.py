@@ -1,0 +1,133 @@
+"""From the database's queue to the runner and back. Celery messages only shorten the wait; the poller finds everything.
+
+``advance`` may be sent twice, late or never: it claims what is due, and a claim is compare-and-set.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from celery import shared_task
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import close_old_connections, connection, transaction
+
+from agents import runner, runs
+from agents.heartbeat import heartbeat
+from agents.outcome import StreamEvent
+from agents.runs import Lease
+from reviews import live
+from reviews.intake import record_outcome
+
+log = logging.getLogger(__name__)
+
+_worker = runs.new_worker_name()
+_worker_pid = 0
+unwoken = 0  # wake-ups that the broker did not take, in this process; pages show a banner
+
+
+@shared_task(name="reviews.advance", ignore_result=True)
+def advance(thread_id: str) -> int:
+    """Do everything that is due on one thread. Returns the number of runs advanced."""
+    done = 0
+    while (lease := runs.claim(thread_id, worker_name())) is not None:
+        if not _advance(lease):
+            break
+        done += 1
+    return done
+
+
+def _advance(lease: Lease) -> bool:
+    """Advance one claimed run. False when this process must not go on with the thread."""
+    live.publish(f"thread-{lease.thread_id}", agent=lease.agent)
+    try:
+        outcome = runner.advance(lease, emit=partial(_emit, lease))
+    except runner.LeaseLost:
+        log.warning("another worker has taken the thread over", extra={"run": lease.run_id})
+        return False
+    except runner.Drained:
+        runs.release(lease, requeue=True)
+        return False
+    record_outcome(outcome)
+    return True
+
+
+def _emit(lease: Lease, event: StreamEvent) -> None:
+    live.publish(f"thread-{event.thread_id}", agent=lease.agent)
+
+
+def worker_name() -> str:
+    """Return this process's name as a worker; a forked child gets one of its own."""
+
+
+    global _worker, _worker_pid
+    if _worker_pid != os.getpid():
+        _worker, _worker_pid = runs.new_worker_name(), os.getpid()
+    return _worker
+
+
+# ------------------------------------------------------------------------------------------------------------------ wake
+
+
+def wake_on_commit(thread_id: str) -> None:
+    """Wake a worker once the transaction is stored. The decision is kept whether or not anybody hears of it."""
+    transaction.on_commit(partial(wake, thread_id), robust=True)
+
+
+def wake(thread_id: str) -> bool:
+    """Tell a worker now. False when the broker does not take it: counted, never an error, since the poller will find it."""
+    global unwoken
+    try:
+        advance.apply_async((thread_id,), retry=False, ignore_result=True)
+    except Exception:
+        unwoken += 1
+        log.warning("no worker could be woken; the next poll takes it", extra={"thread": thread_id})
+        return False
+    unwoken = 0
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------- poller
+
+
+def poll_once() -> int:
+    """Claim and execute everything that is due, in this thread. Returns the number of runs advanced."""
+    return sum(advance(thread_id) for thread_id in runs.claimable())
+
+
+class Poller(threading.Thread):
+    """The sweep of one process that runs graphs: every POLL_SECONDS it executes what it finds. It never enqueues."""
+
+    def __init__(self, poll: Callable[[], int] = poll_once) -> None:
+        super().__init__(name="poller", daemon=True)
+        self._poll = poll
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        while not self._ending.wait(settings.POLL_SECONDS):
+            try:
+                self._poll()
+            except DatabaseError:
+                log.warning("the poller could not read the database; it tries again", exc_info=True)
+                connection.close()
+            except Exception:
+                log.exception("the poller failed; it tries again")
+            close_old_connections()
+        connection.close()
+
+    def stop(self, *, timeout: float = 10) -> None:
+        """Drain what this process runs, and wait for the poller to end."""
+        self._ending.set()
+        heartbeat.drain()
+        self.join(timeout)
+
+
+def start_poller() -> Poller:
+    """Start this process's poller and return it."""
+    poller = Poller()
+    poller.start()
+    return poller
