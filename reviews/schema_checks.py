@@ -1,0 +1,188 @@
+"""Whole arguments held against their JSON schema, and what is wrong said in a reviewer's words.
+
+Schemas come from agents and from MCP servers, so they are untrusted: references are looked up inside the schema only,
+and a pattern has a time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import regex
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import extend, validator_for
+from jsonschema_specifications import REGISTRY
+from referencing.exceptions import Unresolvable
+
+from reviews.schema_specs import brief, resolved, type_words
+from reviews.strict_json import json_type, shown
+
+PATTERN_SECONDS = 0.25
+MAX_PROBLEMS = 50  # messages beyond this help nobody
+TOOL = "this tool"
+
+
+class SchemaUnusable(Exception):
+    """The schema is broken, points outside of itself, or takes too long. The message says which, for the page."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong. ``name`` is the argument, or None for the arguments as a whole."""
+
+    name: str | None
+    message: str
+
+
+def check(value: Any, schema: Mapping[str, Any], *, exempt: Collection[str] = (), taker: str = TOOL) -> list[Problem]:
+    """Return what is wrong with ``value`` (an object of arguments). Raises SchemaUnusable.
+
+    ``exempt`` names arguments that JSON Schema cannot judge (NaN, dates, megabytes): anything is right for them.
+    """
+    root = {**resolved(schema, schema)}
+    if exempt:
+        given = root.get("properties")
+        root["properties"] = {**(given if isinstance(given, Mapping) else {}), **dict.fromkeys(exempt, True)}
+    return [Problem(name, message) for name, message in dict.fromkeys(_problems(value, root, taker))]
+
+
+def check_value(value: Any, schema: Mapping[str, Any], *, taker: str) -> list[str]:
+    """Return what is wrong with one value, whatever its type. Raises SchemaUnusable."""
+    return list(dict.fromkeys(_message(error, list(error.absolute_path), taker) for error in _errors(value, schema)))
+
+
+def _problems(value: Any, root: Mapping[str, Any], taker: str) -> Iterator[tuple[str | None, str]]:
+    for error in _errors(value, root):
+        path = list(error.absolute_path)
+        if path:
+            yield str(path[0]), _message(error, path[1:], taker)
+            continue
+        for name in _missing(error):
+            yield name, f"{name} is required."
+        for name in _unknown(error):
+            yield name, f"{name} is not an argument of {taker}."
+        if error.validator not in ("required", "additionalProperties"):
+            yield None, _message(error, [], taker)
+
+
+def _errors(value: Any, schema: Mapping[str, Any]) -> list[ValidationError]:
+    chosen = validator_for(schema, default=Draft202012Validator)
+    try:
+        chosen.check_schema(schema)
+        validator = extend(chosen, {"pattern": _pattern})(schema, registry=REGISTRY)
+        found: list[ValidationError] = []
+        for error in validator.iter_errors(value):
+            found.append(_leaf(error))
+            if len(found) == MAX_PROBLEMS:
+                break
+        return found
+    except SchemaError as error:
+        raise SchemaUnusable(f"The schema of these arguments is broken: {shown(error.message)}.") from error
+    except Unresolvable as error:
+        raise SchemaUnusable("The schema of these arguments points outside of itself.") from error
+    except RecursionError as error:
+        raise SchemaUnusable("The arguments are nested too deep to be held against their schema.") from error
+
+
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if not isinstance(instance, str):
+        return
+    try:
+        matches = regex.search(pattern, instance, timeout=PATTERN_SECONDS)
+    except TimeoutError as error:
+        raise SchemaUnusable(f"The pattern {shown(pattern)} takes too long to check.") from error
+    except regex.error as error:
+        raise SchemaUnusable(f"The pattern {shown(pattern)} cannot be read.") from error
+    if not matches:
+        yield ValidationError("does not match")
+
+
+def _leaf(error: ValidationError) -> ValidationError:
+    """Of a union's failures take the one that fits the value's type: "more than 500" helps, "not null" does not."""
+    while error.context:
+        fitting = [part for part in error.context if part.validator != "type"]
+        if not fitting:
+            return error
+        error = fitting[0]
+    return error
+
+
+def _missing(error: ValidationError) -> list[str]:
+    if error.validator != "required":
+        return []
+    return [name for name in error.validator_value if name not in error.instance]
+
+
+def _unknown(error: ValidationError) -> list[str]:
+    if error.validator != "additionalProperties" or not isinstance(error.schema, Mapping):
+        return []
+    known = error.schema.get("properties", {})
+    return [name for name in error.instance if name not in known]
+
+
+# ---------------------------------------------------------------------------------------------------------------- words
+
+
+def _message(error: ValidationError, path: list[str | int], taker: str) -> str:
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    words = _words(error, taker)
+    return f"{place}: {words}" if place else words
+
+
+def _words(error: ValidationError, taker: str) -> str:
+    limit: Any = error.validator_value
+    nested = isinstance(error.instance, dict | list)
+    value = f"This {json_type(error.instance)}" if nested else brief(error.instance)
+    match error.validator:
+        case "maximum":
+            return f"{value} is more than {brief(limit)}, the most {taker} takes."
+        case "minimum":
+            return f"{value} is less than {brief(limit)}, the least {taker} takes."
+        case "exclusiveMaximum":
+            return f"{value} is too much: {taker} takes less than {brief(limit)}."
+        case "exclusiveMinimum":
+            return f"{value} is too little: {taker} takes more than {brief(limit)}."
+        case "multipleOf":
+            return f"{value} is not a multiple of {brief(limit)}."
+        case "maxLength" | "minLength" | "maxItems" | "minItems":
+            return _size_words(error, taker)
+        case "type":
+            said = f'"{value}" is text,' if isinstance(error.instance, str) else f"{value} is"
+            return f"{said} not {_a(type_words({'type': limit}))}."
+        case _:
+            return _other_words(error, value)
+
+
+def _a(words: str) -> str:
+    articles = {"whole number": "a ", "number": "a ", "list": "a ", "object": "an "}
+    return " or ".join(articles.get(word, "") + word for word in words.split(" or "))
+
+
+def _size_words(error: ValidationError, taker: str) -> str:
+    noun = "characters" if error.validator in ("maxLength", "minLength") else "items"
+    end = "most" if str(error.validator).startswith("max") else "least"
+    return f"{len(error.instance)} {noun}; {brief(error.validator_value)} is the {end} {taker} takes."
+
+
+def _other_words(error: ValidationError, value: str) -> str:
+    limit: Any = error.validator_value
+    match error.validator:
+        case "pattern":
+            return f"{value} does not match the pattern {shown(str(limit))}."
+        case "enum":
+            return f"{value} is not one of {', '.join(brief(item) for item in limit[:10])}{'…' * (len(limit) > 10)}."
+        case "const":
+            return f"{value} must be {brief(limit)}."
+        case "required":
+            return f"{', '.join(_missing(error))} is missing."
+        case "additionalProperties":
+            return f"{', '.join(_unknown(error)) or value} does not belong here."
+        case "uniqueItems":
+            return "An item stands in this list twice."
+        case "anyOf" | "oneOf":
+            return f"{value} is {json_type(error.instance)}, which is none of the forms that are allowed here."
+        case _:
+            return f"{value} does not fit the schema ({error.validator})."
