@@ -95,9 +95,9 @@ LANGUAGE_CODE = "en"
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = env.str("STATIC_ROOT", default=str(BASE_DIR / "staticfiles"))
 # The embedded desk serves the files where they lie; production runs collectstatic once and serves hashed names.
 COLLECT_STATIC: bool = env.bool("COLLECT_STATIC", default=not EMBEDDED and not DEBUG)
+STATIC_ROOT = env.str("STATIC_ROOT", default=str(BASE_DIR / "staticfiles")) if COLLECT_STATIC else None
 WHITENOISE_USE_FINDERS = not COLLECT_STATIC
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 _STORAGE = "whitenoise.storage.CompressedManifestStaticFilesStorage"

@@ -11,7 +11,19 @@ import shutil
 import tempfile
 from pathlib import Path
 
+_folder = tempfile.mkdtemp(prefix="countersign-test-")
+_owner = os.getpid()
+
+
+def _clean_up() -> None:
+    if os.getpid() == _owner:  # a forked child that ends leaves the folder to its parent
+        shutil.rmtree(_folder, ignore_errors=True)
+
+
+atexit.register(_clean_up)
+
 # Written to the environment, so that the processes a test starts have the same ones.
+os.environ.setdefault("DATA_DIR", _folder)
 os.environ.setdefault("SECRET_KEY", "only-for-test-runs-" + "x" * 40)
 os.environ.setdefault("HTTPS", "false")
 os.environ.setdefault("COLLECT_STATIC", "false")
@@ -26,9 +38,7 @@ _suffix = os.environ.get("TEST_DB_SUFFIX", "")
 def _test_name() -> str:
     if not DATABASES["default"]["ENGINE"].endswith("sqlite3"):
         return f"test_countersign{_suffix}"
-    folder = tempfile.mkdtemp(prefix="countersign-test-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return str(Path(folder) / "test.sqlite3")
+    return str(Path(_folder) / "test.sqlite3")
 
 
 DATABASES["default"]["TEST"] = {"NAME": _test_name()}
