@@ -67,6 +67,8 @@ _ORDINARY = "|".join(
 # It begins with one character class, so that a text without any is passed at the speed of a scan (5 MB in 0.1 s).
 _HIDDEN = re.compile(f"[{''.join(_CLASSES.values())}](?<!{_ORDINARY})")
 
+_VISIBLE = re.compile(f"[^\\s{''.join(_CLASSES.values())}]")
+
 _CONTROL_NAMES = {
     0: "NULL",
     7: "BELL",
@@ -104,6 +106,11 @@ def iter_hidden(text: str) -> Iterator[Hidden]:
     for match in _HIDDEN.finditer(text):
         char = match.group()
         yield Hidden(match.start(), ord(char), _name(char), _kind(char))
+
+
+def has_visible(text: str) -> bool:
+    """Say whether a reader sees anything at all in ``text``."""
+    return _VISIBLE.search(text) is not None
 
 
 @cache
