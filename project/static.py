@@ -21,5 +21,4 @@ class StaticFiles(WhiteNoiseMiddleware):
         if found.file is not None:
             with found.file:
                 content = found.file.read()
-        headers = {name: value for name, value in found.headers if name.lower() != "content-length"}
-        return HttpResponse(content, status=int(found.status), headers=headers)
+        return HttpResponse(content, status=int(found.status), headers=dict(found.headers))

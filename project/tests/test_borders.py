@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# fields: both sides keep canonical bytes, and in the same kind of column.
-REVIEWS_MAY_KNOW = {"fields", "outcome", "runner", "runs", "history", "registry", "models"}
+# fields: both sides keep canonical bytes, in the same kind of column. heartbeat: a process that ends drains its runs.
+REVIEWS_MAY_KNOW = {"fields", "heartbeat", "outcome", "runner", "runs", "history", "registry", "models"}
 
 
 def imports(package: str) -> Iterator[tuple[str, str]]:
