@@ -137,6 +137,8 @@ def write_text(path: str, content: str, *, overwrite: bool) -> str:
     agent names can leave the demo data. Raises Refused.
     """
     target = place(path)
+    if target.path in ("/", WORKSPACE):
+        raise Refused(f"{target.path} is a directory.")
     root = home() / ("workspace" if target.inside else "outside")
     real = root / (target.path.removeprefix(WORKSPACE) if target.inside else target.path).lstrip("/")
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | (os.O_TRUNC if overwrite else os.O_EXCL)

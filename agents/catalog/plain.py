@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -15,7 +14,6 @@ _GREETING = re.compile(r"\A\s*(?:help|hello|hi|hey)\b|\bwhat can you\b|\bwho are
 _YES = re.compile(r"\A\W*(?:y|yes|ok|okay|sure|ship|go|agree[ds]?|approve[ds]?|take|true|fine|good)\b", re.IGNORECASE)
 
 Builder = StateGraph[Any, Any, Any, Any]
-Node = Callable[[Any], dict[str, Any]]
 
 
 def wish(state: MessagesState) -> str:

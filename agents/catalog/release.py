@@ -19,7 +19,8 @@ INTRODUCTION = "I am Release. Tell me what to ship (“Ship build 42”); I ask 
 
 class ReleaseState(MessagesState):
     build: str
-    consent: str
+    agreed: bool
+    answer: str
     region: str
 
 
@@ -30,12 +31,13 @@ def read(state: ReleaseState) -> dict[str, Any]:
 
 
 def confirm(state: ReleaseState) -> dict[str, Any]:
-    return {"consent": _text(interrupt(f"Ship {state['build']} to staging?"))}
+    answer = interrupt(f"Ship {state['build']} to staging?")
+    return {"agreed": agrees(answer), "answer": str(answer)}
 
 
 def choose_region(state: ReleaseState) -> dict[str, Any]:
     question = {"question": f"Which region gets {state['build']} first?", "options": ["eu", "us"]}
-    return {"region": _text(interrupt(question))}
+    return {"region": str(interrupt(question))}
 
 
 def ship(state: ReleaseState, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -44,11 +46,7 @@ def ship(state: ReleaseState, runtime: Runtime[Any]) -> dict[str, Any]:
 
 
 def hold(state: ReleaseState) -> dict[str, Any]:
-    return say(state, f"I do not ship {state['build']}. You said: {state['consent']}", speaker="hold")
-
-
-def _text(answer: Any) -> str:
-    return answer if isinstance(answer, str) else str(answer)
+    return say(state, f"I do not ship {state['build']}. You said: {state['answer']}", speaker="hold")
 
 
 def build() -> Graph:
@@ -58,7 +56,7 @@ def build() -> Graph:
     front_door(builder, first="read", introduction=INTRODUCTION)
     builder.add_edge("read", "confirm")
     builder.add_conditional_edges(
-        "confirm", lambda state: "choose_region" if agrees(state["consent"]) else "hold", ["choose_region", "hold"]
+        "confirm", lambda state: "choose_region" if state["agreed"] else "hold", ["choose_region", "hold"]
     )
     builder.add_edge("choose_region", "ship")
     builder.add_edge("ship", END)

@@ -182,8 +182,9 @@ def _total(done: Sequence[Step]) -> float:
 def needs_a_person(request: ToolCallRequest) -> bool:
     """Say whether a refund is asked about. Depends on the proposal alone: it is evaluated again on resume."""
     amount = request.tool_call["args"].get("amount")
-    is_small = isinstance(amount, int | float) and 0 <= amount <= ASK_ABOVE
-    return not is_small
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        return True
+    return not 0 <= amount <= ASK_ABOVE  # so that NaN is asked about too
 
 
 def describe_refund(tool_call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> str:
