@@ -65,17 +65,17 @@ def test_hidden_characters_are_named(text: str, expected: tuple[str, str, str]) 
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "places"),
     [
-        "ا\u200d\u200dب",
-        "\U0001f469\u200d\u200d\U0001f4bb",
-        "❤\ufe0f\ufe0f",
-        "葛\U000e0100\U000e0101",
-        "\u200d\U0001f4bb",
+        ("ا\u200d\u200dب", [1, 2]),
+        ("\U0001f469\u200d\u200d\U0001f4bb", [1, 2]),
+        ("❤\ufe0f\ufe0f", [2]),
+        ("葛\U000e0100\U000e0101", [2]),
+        ("\u200d\U0001f4bb", [0]),
     ],
 )
-def test_a_second_one_in_a_row_hides_something(text: str) -> None:
-    assert find_hidden(text)
+def test_a_second_one_in_a_row_hides_something(text: str, places: list[int]) -> None:
+    assert [found.index for found in find_hidden(text)] == places
 
 
 def test_a_message_spelled_in_tags_is_found_letter_by_letter() -> None:
