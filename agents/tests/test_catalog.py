@@ -104,10 +104,13 @@ def received(kind: str) -> list[dict[str, Any]]:
 
 def test_every_agent_builds_fast_and_without_a_checkpointer() -> None:
     for entry in ENTRIES.values():
-        entry.build()  # whatever is imported on first use
-        started = time.perf_counter()
         graph = entry.build()
-        assert time.perf_counter() - started < 0.1, entry.name
+        took = []
+        for _ in range(3):  # the fastest counts: the machine has other work
+            started = time.perf_counter()
+            entry.build()
+            took.append(time.perf_counter() - started)
+        assert min(took) < 0.1, entry.name
         assert graph.checkpointer is None
         assert entry.title and entry.description and entry.version
 
@@ -189,6 +192,12 @@ def test_an_answer_in_the_tools_place_makes_no_refund(way: str) -> None:
     conversation = support(way).decide({"type": "respond", "message": "Paid in cash at the counter."})
     assert received("refund") == []
     assert "Paid in cash at the counter." in conversation.last
+
+
+def test_a_hidden_character_reaches_the_tool_as_it_was_proposed(way: str) -> None:
+    conversation = support(way, ENTRIES["support"].openings[0].say).decide(APPROVE)
+    assert received("refund")[0]["note"] == "Shade broken, photo seen\u202e00.921"
+    assert conversation.next == ()
 
 
 def test_a_small_refund_runs_without_a_question(way: str) -> None:
