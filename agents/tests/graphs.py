@@ -96,7 +96,10 @@ def proposing(seen: list[list[BaseMessage]] | None = None) -> Callable[[Sequence
 
 def tools(record: Record) -> list[BaseTool]:
     """Return pay, wipe, mail, read, ask_user and ask_inside; ``mail`` and ``read`` are idempotent."""
+    return [*_acting(record), *_asking(record)]
 
+
+def _acting(record: Record) -> list[BaseTool]:
     @tool
     def pay(
         amount: int,
@@ -129,6 +132,11 @@ def tools(record: Record) -> list[BaseTool]:
         record("read", {"id": id}, runtime)
         return f"record {id}"
 
+    mail.metadata = read.metadata = {"idempotent": True}
+    return [pay, wipe, mail, read]
+
+
+def _asking(record: Record) -> list[BaseTool]:
     @tool
     def ask_user(question: str, runtime: ToolRuntime) -> str:
         """Ask a person; the answer comes in this tool's place."""
@@ -142,8 +150,7 @@ def tools(record: Record) -> list[BaseTool]:
         record("ask_inside", {"question": question, "answer": answer}, runtime)
         return f"answered {answer}"
 
-    mail.metadata = read.metadata = {"idempotent": True}
-    return [pay, wipe, mail, read, ask_user, ask_inside]
+    return [ask_user, ask_inside]
 
 
 POLICY: dict[str, bool | InterruptOnConfig] = {
