@@ -1,0 +1,129 @@
+"""The socket of a page: server to browser, hints only. Whatever a browser sends is ignored; nothing is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.contrib import auth
+from django.contrib.sessions.backends.base import SessionBase
+from django.http import HttpRequest
+from django.utils import timezone
+
+from reviews.live import DESK, group_of
+from reviews.models import agents_for
+
+log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 30.0  # a logout or a lost right closes the socket within this time
+SIGNED_OUT = 4401  # close codes: of HTTP's 401
+RIGHT_LOST = 4403  # and 403; the page connects again and hears what it still may
+UNAVAILABLE = 1013  # try again later
+
+Handler = Callable[..., Awaitable[None]]
+
+
+def _survives(handler: Handler) -> Handler:
+    """Log what a handler raises: an exception would close the socket, and hints are not worth that."""
+
+    @functools.wraps(handler)
+    async def surviving(self: PageConsumer, *args: Any) -> None:
+        try:
+            await handler(self, *args)
+        except Exception:
+            log.exception("A page's socket failed in %s.", handler.__name__)
+
+    return surviving
+
+
+class PageConsumer(AsyncJsonWebsocketConsumer):
+    """Joins the groups of the agents that its reader may see, and looks again every RECHECK_SECONDS."""
+
+    async def connect(self) -> None:
+        self.joined: set[str] = set()
+        self.heard: set[str] = set()  # of the joined ones: those whose hints are passed on
+        self.watching: asyncio.Task[None] | None = None
+        try:
+            await self._open()
+        except Exception:  # the database or the layer is away: the page says so, polls, and tries again
+            log.exception("A page's socket could not be opened.")
+            await self.close(code=UNAVAILABLE)
+
+    async def _open(self) -> None:
+        groups = await self._groups()
+        if groups is None:
+            await self.close(code=SIGNED_OUT)
+            return
+        await self._join(groups)
+        await self.accept()
+        await self.send_json({"hello": {"now": timezone.now().isoformat(), "recheck": RECHECK_SECONDS}})
+        self.watching = asyncio.create_task(self._watch())
+
+    async def disconnect(self, code: int) -> None:
+        if self.watching is not None:
+            self.watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.watching
+        await self._leave()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
+        """Ignore it, unread: this socket has one direction."""
+
+    @_survives
+    async def hints_changed(self, event: dict[str, Any]) -> None:
+        # The layer may deliver what was on its way when a right was lost.
+        if event["group"] in self.heard:
+            await self.send_json({"changed": event["changed"]})
+
+    async def _join(self, groups: set[str]) -> None:
+        for group in groups - self.joined:
+            await self.channel_layer.group_add(group, self.channel_name)
+            self.joined.add(group)
+        self.heard = groups & self.joined
+
+    @_survives
+    async def _leave(self) -> None:
+        left, self.joined, self.heard = self.joined, set(), set()
+        for group in left:
+            await self.channel_layer.group_discard(group, self.channel_name)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK_SECONDS)
+            await self._recheck()
+
+    @_survives
+    async def _recheck(self) -> None:
+        groups = await self._groups()
+        if groups is not None and groups >= self.joined:
+            await self._join(groups)
+            return
+        self.heard &= groups or set()
+        await self.close(code=SIGNED_OUT if groups is None else RIGHT_LOST)
+
+    async def _groups(self) -> set[str] | None:
+        """Return the groups this page may be in, None when nobody is signed in (any more)."""
+        # Not thread-sensitive: all sockets would stand in line for one thread.
+        look = database_sync_to_async(_groups_of, thread_sensitive=False)
+        groups: set[str] | None = await look(self.scope.get("session"))
+        return groups
+
+
+def _groups_of(session: SessionBase | None) -> set[str] | None:
+    if session is None or not session.session_key:
+        return None
+    request = HttpRequest()
+    # Read anew: the socket's own copy is as old as the socket. Its class is asked for, since channels wraps it.
+    request.session = session.__class__(session.session_key)
+    user = auth.get_user(request)
+    if not user.is_authenticated or not user.is_active:
+        return None
+    agents = agents_for(user).values_list("pk", flat=True)
+    groups = {group_of(agent) for agent in agents}
+    return groups | {DESK} if groups or user.is_superuser else set()

@@ -1,0 +1,139 @@
+"""Hints to open pages: names of what changed, never how it looks. Sent after the commit, from a thread of their own.
+
+A hint may be lost: pages poll, and what counts is in the database. So no reviewer ever waits for the channel layer or
+sees its failures; they are counted and logged. Hints of the same moment leave as one message to each group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import queue
+import re
+import threading
+import time
+from collections import Counter
+
+from channels.layers import get_channel_layer
+from django.db import transaction
+
+log = logging.getLogger(__name__)
+
+DESK = "desk"  # the group of hints that belong to no agent
+GATHER_SECONDS = 0.02  # how long a hint waits for others to go with it
+MOST_NAMES = 200  # in one message; more go in the next
+SEND_SECONDS = 2.0  # after that a message is given up
+_SAFE = re.compile(r"[A-Za-z0-9_\-]{1,80}")
+
+Item = tuple[str, tuple[str, ...]] | threading.Event  # a group and names, or somebody who waits for what came before
+
+counts: Counter[str] = Counter()  # "sent" and "lost" messages of this process
+
+
+def publish_on_commit(*names: str, agent: str | None = None) -> None:
+    """Tell the pages, once the transaction is stored, that ``names`` (``inbox-3``, ``thread-9``) changed.
+
+    ``agent``: only pages whose reader may see this agent hear of it; None reaches everybody who may see any.
+    """
+    # A lambda: Django names the callback when it reports its failure, and a partial has no name.
+    transaction.on_commit(lambda: publish(*names, agent=agent), robust=True)
+
+
+def publish(*names: str, agent: str | None = None) -> None:
+    """Tell the pages now: for what is stored already, or never will be. Returns at once and raises nothing."""
+    if names:
+        _sender().put(group_of(agent), names)
+
+
+def group_of(agent: str | None) -> str:
+    """Return the group of an agent's hints. Names that a layer would refuse (long, with odd signs) are hashed."""
+    if agent is None:
+        return DESK
+    return f"agent.{agent}" if _SAFE.fullmatch(agent) else f"agent-{hashlib.sha256(agent.encode()).hexdigest()[:40]}"
+
+
+def flush(timeout: float = 5) -> bool:
+    """Wait until every hint published so far has left or failed. False when ``timeout`` seconds were not enough."""
+    return _sender().flush(timeout)
+
+
+class _Sender:
+    """One daemon thread with one event loop: a layer that hangs delays the hints behind it and nobody else."""
+
+    def __init__(self) -> None:
+        self.waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name="hints", daemon=True).start()
+
+    def put(self, group: str, names: tuple[str, ...]) -> None:
+        self.waiting.put((group, names))
+
+    def flush(self, timeout: float) -> bool:
+        done = threading.Event()
+        self.waiting.put(done)
+        return done.wait(timeout)
+
+    def _run(self) -> None:
+        loop = asyncio.new_event_loop()
+        while True:
+            first = self.waiting.get()
+            time.sleep(GATHER_SECONDS)
+            groups, waiters = self._gather(first)
+            for group, names in groups.items():
+                loop.run_until_complete(_send(group, names))
+            for waiter in waiters:
+                waiter.set()
+
+    def _gather(self, item: Item) -> tuple[dict[str, list[str]], list[threading.Event]]:
+        """Take what waits behind ``item`` too; each name stays once, in the order of coming."""
+        groups: dict[str, dict[str, None]] = {}
+        waiters = []
+        while True:
+            if isinstance(item, threading.Event):
+                waiters.append(item)
+            else:
+                groups.setdefault(item[0], {}).update(dict.fromkeys(item[1]))
+            try:
+                item = self.waiting.get_nowait()
+            except queue.Empty:
+                return {group: list(names) for group, names in groups.items()}, waiters
+
+
+async def _send(group: str, names: list[str]) -> None:
+    for start in range(0, len(names), MOST_NAMES):
+        message = {"type": "hints.changed", "group": group, "changed": names[start : start + MOST_NAMES]}
+        try:
+            layer = get_channel_layer()
+            if layer is not None:
+                await asyncio.wait_for(layer.group_send(group, message), SEND_SECONDS)
+            counts["sent"] += 1
+        except Exception:
+            counts["lost"] += 1
+            log.warning("A hint to %s was lost; pages poll. Lost so far: %d.", group, counts["lost"], exc_info=True)
+
+
+class _Process:
+    """What belongs to one process; a forked worker begins anew, without the thread of its parent."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sender: _Sender | None = None
+
+
+_process = _Process()
+
+
+def _forget() -> None:
+    global _process
+    _process = _Process()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _sender() -> _Sender:
+    with _process.lock:
+        if _process.sender is None:
+            _process.sender = _Sender()
+        return _process.sender
