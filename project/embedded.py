@@ -5,6 +5,7 @@ It runs the same code as production, over SQLite, an in-memory broker and an in-
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import socket
@@ -171,7 +172,7 @@ def _drain(poller: Any, worker: Any) -> None:
 
 def serve(port: int) -> None:
     """Serve pages and sockets until SIGINT or SIGTERM."""
-    from daphne.server import Server
+    from daphne.server import Server, twisted_loop
 
     from project.asgi import application
 
@@ -182,6 +183,16 @@ def serve(port: int) -> None:
         application_close_timeout=2,
         server_name="countersign",
     ).run()
+    twisted_loop.run_until_complete(_close_sockets())
+
+
+async def _close_sockets() -> None:
+    """End what open pages left waiting: daphne stops its loop before they are done, and Python crashes at its exit."""
+    waiting = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in waiting:
+        task.cancel()
+    if waiting:
+        await asyncio.wait(waiting, timeout=2)
 
 
 def welcome(address: str) -> str:

@@ -147,7 +147,7 @@ def channel_layer() -> dict[str, Any]:
 CHANNEL_LAYERS = {"default": channel_layer()}
 
 # Celery carries ids and may lose them: the database is the queue. So publishing gives up at once and nothing is kept.
-CELERY_BROKER_URL = REDIS_URL or "memory://"
+CELERY_BROKER_URL = REDIS_URL or "memory://localhost/"
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
     {
         "global_keyprefix": f"{REDIS_PREFIX}:",

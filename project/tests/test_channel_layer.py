@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from channels_redis.pubsub import RedisPubSubChannelLayer
+from pytest_django.fixtures import Settings
 
 from project.channel_layer import ThreadSafeInMemoryLayer
 
@@ -82,3 +85,18 @@ async def test_a_full_channel_says_so_to_the_sender() -> None:
     await layer.send("page", HINT)
     with pytest.raises(ChannelFull):
         await layer.send("page", HINT)
+
+
+@pytest.mark.production
+async def test_a_page_that_hears_nothing_for_a_while_still_hears_the_next_hint(settings: Settings) -> None:
+    """redis-py 8 closed idle sockets after 5 s (django/channels_redis#422), so this one has to wait longer than that."""
+    config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
+    layer = RedisPubSubChannelLayer(**{**config, "prefix": f"idle-{uuid.uuid4().hex}"})
+    page = await layer.new_channel()
+    await layer.group_add("inbox", page)
+    waiting = asyncio.ensure_future(layer.receive(page))
+    done, _ = await asyncio.wait([waiting], timeout=6)
+    assert not done
+    await layer.group_send("inbox", HINT)
+    assert await asyncio.wait_for(waiting, timeout=5) == HINT
+    await layer.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from project.embedded import CannotStart, chosen_port
 from project.services import free_port
@@ -80,6 +83,14 @@ class Browser:
         assert token, self._page
         return self.open(self._url, csrfmiddlewaretoken=token.group(1), **fields)
 
+    def socket(self, port: str) -> ClientConnection:
+        """Open the socket that the pages of this browser have open."""
+        cookies = "; ".join(f"{name}={value}" for name, value in self._client.cookies.items())
+        address = f"127.0.0.1:{port}"
+        return connect(
+            f"ws://{address}/ws/", origin=Origin(f"http://{address}"), additional_headers={"Cookie": cookies}
+        )
+
     def close(self) -> None:
         self._client.close()
 
@@ -102,7 +113,9 @@ def test_from_a_fresh_clone_to_the_inbox_and_back(
     rosa.open(link)
     rosa.submit(username="rosa", password="a long enough word")
     assert "Inbox" in rosa.open(f"http://127.0.0.1:{port}/")
-    assert stopped(desks[0]) == ""
+    with rosa.socket(port) as page:
+        assert "hello" in json.loads(page.recv(timeout=10))
+        assert stopped(desks[0]) == ""  # an open page does not hold it up
 
     desks.append(start(tmp_path / "data", PORT=port))
     assert printed_link(desks[1]) != link
