@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -32,6 +33,16 @@ def forbid_model_calls() -> Iterator[None]:
         patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
     yield
     patch.undo()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of production need its services; `make test` starts both, a plain pytest run leaves these out."""
+    missing = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
+    if missing:
+        skip = pytest.mark.skip(reason=f"needs {' and '.join(missing)}; `make test` or `make services` sets them")
+        for item in items:
+            if item.get_closest_marker("production"):
+                item.add_marker(skip)
 
 
 def _guarded(connect: Any) -> Any:

@@ -89,7 +89,7 @@ async def test_a_full_channel_says_so_to_the_sender() -> None:
 
 @pytest.mark.production
 async def test_a_page_that_hears_nothing_for_a_while_still_hears_the_next_hint(settings: Settings) -> None:
-    """redis-py 8 closed idle sockets after 5 s (django/channels_redis#422), so this one has to wait longer than that."""
+    """redis-py 8 closed idle sockets after 5 s (django/channels_redis#422), so this one waits longer."""
     config = settings.CHANNEL_LAYERS["default"]["CONFIG"]
     layer = RedisPubSubChannelLayer(**{**config, "prefix": f"idle-{uuid.uuid4().hex}"})
     page = await layer.new_channel()
