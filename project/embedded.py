@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import io
 import os
 import socket
 import sys
@@ -122,13 +123,13 @@ def _migrate(database: Path) -> None:
 
 
 def _seed() -> None:
-    """Give a new desk something to decide on; a desk that has threads keeps what it has."""
+    """Bring the agents up to date. Give a new desk something to decide on; one with threads keeps what it has."""
     from django.core.management import call_command
 
     from agents.models import Thread
 
-    if not Thread.objects.exists():
-        call_command("seed_demo", verbosity=0)
+    command = "sync_agents" if Thread.objects.exists() else "seed_demo"
+    call_command(command, stdout=io.StringIO())
 
 
 # ---------------------------------------------------------------------------------------------------------- the process
