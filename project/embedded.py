@@ -139,8 +139,9 @@ def start_worker() -> Callable[[], None]:
     """Start the poller and a Celery worker in threads of this process. Returns what stops both."""
     from celery.worker import WorkController
 
+    from agents.runs import claimable
     from project.celery import app
-    from reviews.tasks import start_poller
+    from reviews.tasks import start_poller, wake
 
     app.set_default()
     worker = WorkController(
@@ -153,6 +154,8 @@ def start_worker() -> Callable[[], None]:
     )
     threading.Thread(target=worker.start, name="celery", daemon=True).start()
     poller = start_poller()
+    for thread_id in claimable():  # what waits since the last stop need not wait for the first poll
+        wake(thread_id)
     return lambda: _drain(poller, worker)
 
 

@@ -190,6 +190,8 @@ AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
 ]
 LOGIN_URL = "reviews:sign-in"
 LOGIN_REDIRECT_URL = "/"
+CSRF_FAILURE_VIEW = "reviews.views.errors.csrf_failure"
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"  # cookies would keep titles in the browser
 # By name and address together: behind a proxy all people may share one address, and one must not lock out the rest.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_FAILURE_LIMIT: int = env.int("SIGN_IN_FAILURES", default=6)
@@ -197,6 +199,7 @@ AXES_COOLOFF_TIME = 0.25  # hours
 AXES_RESET_ON_SUCCESS = True
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
+AXES_LOCKOUT_TEMPLATE = "locked_out.html"
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

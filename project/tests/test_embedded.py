@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,11 +9,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from project.embedded import CannotStart, chosen_port
@@ -83,13 +83,16 @@ class Browser:
         assert token, self._page
         return self.open(self._url, csrfmiddlewaretoken=token.group(1), **fields)
 
-    def socket(self, port: str) -> ClientConnection:
-        """Open the socket that the pages of this browser have open."""
+    @contextmanager
+    def watch(self, url: str, words: str) -> Iterator[None]:
+        """Stay on the page at ``url`` as its script does: look again at each hint until ``words`` stand on it."""
         cookies = "; ".join(f"{name}={value}" for name, value in self._client.cookies.items())
-        address = f"127.0.0.1:{port}"
-        return connect(
-            f"ws://{address}/ws/", origin=Origin(f"http://{address}"), additional_headers={"Cookie": cookies}
-        )
+        place = httpx.URL(url).netloc.decode()
+        origin = Origin(f"http://{place}")
+        with connect(f"ws://{place}/ws/", origin=origin, additional_headers={"Cookie": cookies}) as page:
+            while words not in self.open(url):
+                page.recv(timeout=20)
+            yield
 
     def close(self) -> None:
         self._client.close()
@@ -108,18 +111,17 @@ def test_from_a_fresh_clone_to_the_inbox_and_back(
     tmp_path: Path, desks: list[subprocess.Popen[str]], rosa: Browser
 ) -> None:
     port = str(free_port())
+    inbox = f"http://127.0.0.1:{port}/"
     desks.append(start(tmp_path / "data", PORT=port))
     link = printed_link(desks[0])
     rosa.open(link)
     rosa.submit(username="rosa", password="a long enough word")
-    assert "Inbox" in rosa.open(f"http://127.0.0.1:{port}/")
-    with rosa.socket(port) as page:
-        assert "hello" in json.loads(page.recv(timeout=10))
+    with rosa.watch(inbox, "issue_refund"):
         assert stopped(desks[0]) == ""  # an open page does not hold it up
 
     desks.append(start(tmp_path / "data", PORT=port))
     assert printed_link(desks[1]) != link
-    assert "Inbox" in rosa.open(f"http://127.0.0.1:{port}/")  # her session and the data are kept
+    assert "issue_refund" in rosa.open(inbox)  # her session and the data are kept
     assert stopped(desks[1]) == ""
 
 
