@@ -1,0 +1,218 @@
+"""The questions people see: which ones a filter finds, how many, in what order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from reviews.models import Decision, Interrupt
+from reviews.paging import Page, by_time
+
+AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
+STATUSES = ("open", "decided", "all")
+FACETS_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the address of the inbox asks for; the names of the fields are the only keys it knows."""
+
+    status: str = "open"
+    agent: str = ""
+    tool: str = ""
+    thread: str = ""
+    age: str = ""
+    q: str = ""
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Filters:
+        """Read the filters of an address. Unknown keys and values count as not given."""
+        given = {field.name: query.get(field.name, "").strip()[:200].replace("\x00", "") for field in fields(cls)}
+        given["status"] = given["status"] if given["status"] in STATUSES else "open"
+        given["age"] = given["age"] if given["age"] in AGES else ""
+        return cls(**given)
+
+    def address(self, **changes: str) -> str:
+        """Return the query string of these filters with some of them changed; ``?`` alone for none."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)} | changes
+        if values["status"] == "open":
+            values["status"] = ""
+        return "?" + urlencode({name: value for name, value in values.items() if value})
+
+    @property
+    def narrow(self) -> list[str]:
+        """Return the names of the filters that hide something."""
+        return [field.name for field in fields(self) if field.name != "status" and getattr(self, field.name)]
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One link beside the list: a value, its word, how many it would show, and its address."""
+
+    value: str
+    word: str
+    count: int
+    address: str
+    chosen: bool
+
+
+def found(user: Any, filters: Filters) -> QuerySet[Interrupt]:
+    """Return what ``user`` may see and ``filters`` let through.
+
+    The open ones of one pause are one row, unless the filter looks into the question: then each is its own.
+    """
+    rows = matching(user, filters)
+    return leaders(rows) if filters.status == "open" and not (filters.tool or filters.q) else rows
+
+
+def matching(user: Any, filters: Filters) -> QuerySet[Interrupt]:
+    """Return every single question that ``user`` may see and ``filters`` let through."""
+    rows = Interrupt.objects.visible_to(user)
+    match filters.status:
+        case "open":
+            rows = rows.open()
+        case "decided":
+            rows = rows.filter(decided_at__isnull=False)
+    if filters.agent:
+        rows = rows.filter(agent=filters.agent)
+    if filters.tool:
+        rows = rows.filter(tools__contains=f" {filters.tool} ")
+    if filters.thread:
+        rows = rows.filter(thread=filters.thread)
+    if filters.age:
+        rows = rows.filter(created_at__lte=timezone.now() - AGES[filters.age])
+    for word in filters.q.split()[:8]:
+        rows = rows.filter(
+            Q(title__icontains=word)
+            | Q(summary__icontains=word)
+            | Q(tools__icontains=word)
+            | Q(thread__title__icontains=word)
+        )
+    return rows
+
+
+def leaders(rows: QuerySet[Interrupt]) -> QuerySet[Interrupt]:
+    """Leave the first open interrupt of each checkpoint: those of one pause are one row in the inbox."""
+    earlier = Interrupt.objects.open().filter(
+        thread=OuterRef("thread"), checkpoint_id=OuterRef("checkpoint_id"), pk__lt=OuterRef("pk")
+    )
+    return rows.exclude(Exists(earlier), ~Q(checkpoint_id=""))
+
+
+def page(user: Any, filters: Filters, after: str) -> Page[Interrupt]:
+    """Return one page of rows: open ones oldest first, others newest first, each with how much it stands for."""
+    rows = found(user, filters).select_related("agent", "thread", "decided_by").prefetch_related("actions__decision")
+    field = "created_at" if filters.status == "open" else _NEWEST[filters.status]
+    page = by_time(rows, field=field, after=after, newest_first=filters.status != "open")
+    count_actions(page.rows)
+    return page
+
+
+_NEWEST = {"decided": "decided_at", "all": "created_at"}
+
+
+def count_actions(rows: list[Interrupt]) -> None:
+    """Set ``action_count`` and ``question_count`` on each row: of its whole pause when open, of itself otherwise.
+
+    ``is_alarming`` says that one of the row's own values has hidden characters.
+    """
+    pauses = Interrupt.objects.open().filter(thread__in={row.thread_id for row in rows})
+    counted = pauses.values_list("thread", "checkpoint_id").annotate(Count("pk", distinct=True), Count("actions"))
+    totals = {(thread, checkpoint): counts for thread, checkpoint, *counts in counted}
+    for row in rows:
+        actions = row.actions.all()
+        row.is_alarming = any("hidden_chars" in action.flags for action in actions)  # type: ignore[attr-defined]
+        own = (1, len(actions))
+        together = row.status == Interrupt.Status.OPEN and row.checkpoint_id != ""
+        counts = totals.get((row.thread_id, row.checkpoint_id), own) if together else own
+        row.question_count, row.action_count = counts  # type: ignore[attr-defined]
+
+
+def open_count(user: Any) -> int:
+    """Return how many rows the inbox of ``user`` has without any filter."""
+    return found(user, Filters()).count()
+
+
+def new_count(user: Any, filters: Filters, seen: str) -> int:
+    """Return how many rows came after the interrupt with the key ``seen``."""
+    if not (seen.isascii() and seen.isdigit()):
+        return 0
+    return found(user, filters).filter(pk__gt=int(seen[:18])).count()
+
+
+def newest(user: Any) -> int:
+    """Return the highest key that ``user`` may see, so that a page can ask later what came after it."""
+    return Interrupt.objects.visible_to(user).order_by("-pk").values_list("pk", flat=True).first() or 0
+
+
+def agent_facets(user: Any, filters: Filters) -> list[Facet]:
+    rows = found(user, replace(filters, agent=""))
+    counted = rows.values_list("agent", "agent__title").annotate(Count("pk")).order_by("agent__title")
+    return [_facet(filters, "agent", (name, title, count)) for name, title, count in counted]
+
+
+def tool_facets(user: Any, filters: Filters) -> list[Facet]:
+    counted: Counter[str] = Counter()
+    rows = matching(user, replace(filters, tool="")).values_list("tools").annotate(Count("pk")).order_by()
+    for tools, count in rows:
+        counted.update(dict.fromkeys(set(tools.split()), count))
+    shown = sorted(counted.most_common(FACETS_SHOWN))
+    return [_facet(filters, "tool", (tool, tool, count)) for tool, count in shown]
+
+
+def age_facets(user: Any, filters: Filters) -> list[Facet]:
+    words = {"hour": "Over an hour", "day": "Over a day"}
+    rows = found(user, replace(filters, age=""))
+    counts = {name: rows.filter(created_at__lte=timezone.now() - delta).count() for name, delta in AGES.items()}
+    return [_facet(filters, "age", (name, words[name], count)) for name, count in counts.items()]
+
+
+def _facet(filters: Filters, name: str, shown: tuple[str, str, int]) -> Facet:
+    value, word, count = shown
+    chosen = getattr(filters, name) == value
+    return Facet(value, word, count, filters.address(**{name: "" if chosen else value}), chosen)
+
+
+def next_open(user: Any, *, besides: int | None = None) -> Interrupt | None:
+    """Return the oldest row that ``user`` may decide, leaving out the pause of interrupt ``besides``' own row."""
+    rows = leaders(Interrupt.objects.decidable_by(user).open()).filter(held_code="")
+    return rows.exclude(pk=besides).order_by("created_at", "pk").first()
+
+
+def decided_today(user: Any) -> int:
+    midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
+    return Decision.objects.filter(user=user, created_at__gte=midnight).count()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an open question stands in its reader's inbox; keys of the rows beside it, None at the ends."""
+
+    number: int
+    total: int
+    previous: int | None
+    next: int | None
+
+
+def place_of(user: Any, interrupt: Interrupt) -> Place:
+    """Return the place of ``interrupt`` among all open rows, or for a closed one where it would have stood."""
+    rows = found(user, Filters())
+    same = Q(created_at=interrupt.created_at)
+    before = rows.filter(Q(created_at__lt=interrupt.created_at) | (same & Q(pk__lt=interrupt.pk)))
+    behind = rows.filter(Q(created_at__gt=interrupt.created_at) | (same & Q(pk__gt=interrupt.pk)))
+    if interrupt.checkpoint_id:
+        behind = behind.exclude(thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id)
+        before = before.exclude(thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id)
+    return Place(
+        number=before.count() + 1,
+        total=rows.count(),
+        previous=before.order_by("-created_at", "-pk").values_list("pk", flat=True).first(),
+        next=behind.order_by("created_at", "pk").values_list("pk", flat=True).first(),
+    )

@@ -1,0 +1,57 @@
+"""Pages by key, not by number: a page stays where it was while rows come and go, and costs the same far down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django.db import models
+from django.db.models import Q
+
+Row = TypeVar("Row", bound=models.Model)
+PAGE = 50
+
+
+@dataclass(frozen=True)
+class Page(Generic[Row]):
+    """Some rows, and the cursor of the page after them ("" when there is none)."""
+
+    rows: list[Row]
+    after: str
+
+
+def by_time(rows: models.QuerySet[Row], *, field: str, after: str, newest_first: bool, size: int = PAGE) -> Page[Row]:
+    """Return the rows that follow cursor ``after`` in the order of ``field`` and primary key.
+
+    A cursor that cannot be read counts as none: a link somebody cut short leads to the first page.
+    """
+    sign, side = ("-", "lt") if newest_first else ("", "gt")
+    place = _read_cursor(after)
+    if place is not None:
+        moment, key = place
+        rows = rows.filter(Q(**{f"{field}__{side}": moment}) | Q(**{field: moment, f"pk__{side}": key}))
+    found = list(rows.order_by(f"{sign}{field}", f"{sign}pk")[: size + 1])
+    return _page(found, size=size, cursor=lambda row: f"{getattr(row, field).isoformat()}~{row.pk}")
+
+
+def by_key(rows: models.QuerySet[Row], *, after: str, size: int = PAGE) -> Page[Row]:
+    """Return the rows with a primary key (a number) below cursor ``after``, the highest first."""
+    if after.isascii() and after.isdigit():
+        rows = rows.filter(pk__lt=int(after[:18]))
+    return _page(list(rows.order_by("-pk")[: size + 1]), size=size, cursor=lambda row: str(row.pk))
+
+
+def _page(found: list[Row], *, size: int, cursor: Callable[[Row], str]) -> Page[Row]:
+    more = len(found) > size
+    return Page(rows=found[:size], after=cursor(found[size - 1]) if more else "")
+
+
+def _read_cursor(after: str) -> tuple[datetime, Any] | None:
+    moment, _, key = after.partition("~")
+    try:
+        read = datetime.fromisoformat(moment)
+    except ValueError:
+        return None
+    return (read, key) if key and read.tzinfo is not None else None

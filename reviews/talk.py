@@ -1,0 +1,164 @@
+"""A conversation as people read it: who said what, and for each tool call how it was proposed, decided and executed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from agents.models import Agent, Run, Thread
+from agents.outcome import MessageView, ToolCallView
+from reviews.models import Action, Decision, Interrupt
+
+Voice = Literal["agent", "outside", "us", "system"]
+Tone = Literal["", "wait", "next", "red"]
+
+VERDICT_WORDS = {"approve": "approved", "edit": "approved with a change", "reject": "rejected", "respond": "answered"}
+EFFECT_WORDS = {
+    "executed": "ran",
+    "failed": "ran and failed",
+    "rejected": "nothing ran",
+    "responded": "nothing ran; the text was the result",
+    "answered": "the answer was taken",
+    "continued": "went on",
+    "stopped": "stopped",
+    "missing": "no trace of it was found",
+    "refused": "refused: it was not what had been decided",
+}
+ICONS = {"approve": "check", "edit": "pencil", "reject": "cross", "respond": "reply"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One of the three steps of a call."""
+
+    word: str
+    text: str
+    tone: Tone = ""
+    at: datetime | None = None
+    icon: str = ""
+
+
+@dataclass(frozen=True)
+class TalkCall:
+    """A tool call in a conversation. ``action`` is there where people were asked about it."""
+
+    view: ToolCallView
+    steps: tuple[Step, ...]
+    action: Action | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.action is not None and self.action.interrupt.status == Interrupt.Status.OPEN
+
+    @property
+    def decision(self) -> Decision | None:
+        return getattr(self.action, "decision", None)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One message with its calls. ``who`` is a user name for one of us, else what the message calls itself."""
+
+    voice: Voice
+    who: str
+    text: str
+    calls: tuple[TalkCall, ...]
+
+
+def steps_of(action: Action) -> tuple[Step, ...]:
+    """Return proposed, decided (or waiting) and executed of an action; a step not reached says so."""
+    interrupt = action.interrupt
+    proposed = Step("Proposed", "", at=interrupt.created_at)
+    decision: Decision | None = getattr(action, "decision", None)
+    match interrupt.status:
+        case Interrupt.Status.OPEN:
+            return proposed, Step("Waits", "for a person", "wait", icon="clock"), Step("Executed", "not yet", "next")
+        case Interrupt.Status.WITHDRAWN if decision is None:
+            reason = interrupt.withdrawn_reason or "the question is gone"
+            return (
+                proposed,
+                Step("Withdrawn", reason, at=interrupt.withdrawn_at),
+                Step("Executed", "nothing ran", "next"),
+            )
+    if decision is None:
+        return proposed, Step("Decided", "", at=interrupt.decided_at), _executed(action, interrupt)
+    word = action.labels.get(decision.verdict) or VERDICT_WORDS.get(decision.verdict, decision.verdict)
+    text = f"{word}, {decision.user.get_username()}"
+    return (
+        proposed,
+        Step("Decided", text, at=decision.created_at, icon=ICONS.get(decision.verdict, "")),
+        _executed(action, interrupt),
+    )
+
+
+def _executed(action: Action, interrupt: Interrupt) -> Step:
+    if action.differs:
+        return Step("Executed", "not what was decided", "red", interrupt.applied_at, "warn")
+    if action.effect:
+        tone: Tone = "red" if action.effect in ("missing", "refused") else ""
+        icon = "warn" if tone or action.effect == "failed" else "check"
+        return Step("Executed", EFFECT_WORDS.get(action.effect, action.effect), tone, interrupt.applied_at, icon)
+    if interrupt.status == Interrupt.Status.WITHDRAWN:
+        return Step("Executed", "nothing ran: the decision had no effect", "next")
+    return Step("Executed", "not yet", "next")
+
+
+def unasked_steps(call: ToolCallView, *, answered: bool) -> tuple[Step, ...]:
+    """Return the steps of a call that nobody was asked about."""
+    if call.result is not None:
+        word = "ran and failed" if call.error else "ran"
+        last = Step("Executed", word, icon="warn" if call.error else "check")
+    else:
+        last = Step("Executed", "no result is stored" if answered else "not yet", "next")
+    return Step("Proposed", ""), Step("Decided", "nobody was asked"), last
+
+
+def read(thread: Thread, messages: Sequence[MessageView]) -> list[Said]:
+    """Turn the stored messages of ``thread`` into what is shown, each call with what was asked about it."""
+    asked = _asked_calls(thread)
+    authors = _authors(thread, messages)
+    return [_said(message, agent=thread.agent, asked=asked, authors=authors) for message in messages]
+
+
+def _said(message: MessageView, *, agent: Agent, asked: dict[tuple[str, str], Action], authors: dict[str, str]) -> Said:
+    voice, who = _voice(message, authors)
+    if voice == "agent" and who in ("", agent.name):
+        who = agent.title
+    calls = []
+    for view in message.calls:
+        action = asked.get((message.id, view.id))
+        steps = steps_of(action) if action else unasked_steps(view, answered=False)
+        calls.append(TalkCall(view, steps, action))
+    return Said(voice, who, message.content, tuple(calls))
+
+
+def _voice(message: MessageView, authors: dict[str, str]) -> tuple[Voice, str]:
+    match message.role:
+        case "human" if author := authors.get(message.id):
+            return "us", author
+        case "human":
+            return "outside", message.name or "A person"
+        case "system":
+            return "system", "Instructions"
+        case _:
+            return "agent", message.name
+
+
+def _authors(thread: Thread, messages: Sequence[MessageView]) -> dict[str, str]:
+    """Map message id to who sent it from this desk: the id of such a message is that of its run."""
+    own = {message.id for message in messages if message.role == "human"}
+    runs = Run.objects.filter(thread=thread, kind=Run.Kind.INPUT).exclude(author="").values_list("pk", "author")
+    return {str(pk): author for pk, author in runs if str(pk) in own}
+
+
+def _asked_calls(thread: Thread) -> dict[tuple[str, str], Action]:
+    """Map (message id, call id) to the newest action that asks about it."""
+    actions: Iterable[Any] = (
+        Action.objects.filter(interrupt__thread=thread)
+        .exclude(tool_call_id="")
+        .select_related("interrupt", "interrupt__agent", "decision", "decision__user")
+        .order_by("pk")
+    )
+    return {(action.message_id, action.tool_call_id): action for action in actions}

@@ -1,0 +1,30 @@
+"""The addresses of the desk."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from reviews.views import audit, inbox, interrupt, person, sign_in, thread
+
+app_name = "reviews"
+urlpatterns = [
+    path("", inbox.index, name="inbox"),
+    path("count/", inbox.count, name="count"),
+    path("interrupts/<int:pk>/", interrupt.show, name="interrupt"),
+    path("interrupts/<int:pk>/row/", inbox.row, name="row"),
+    path("interrupts/<int:pk>/draft/", interrupt.draft, name="draft"),
+    path("interrupts/<int:pk>/changed/", interrupt.changed, name="changed"),
+    path("interrupts/<int:pk>/download/", interrupt.download, name="download"),
+    path("threads/", thread.index, name="threads"),
+    path("threads/<str:pk>/", thread.show, name="thread"),
+    path("threads/<str:pk>/replay/", thread.replay, name="replay"),
+    path("threads/<str:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
+    path("agents/", thread.agents, name="agents"),
+    path("audit/", audit.index, name="audit"),
+    path("audit/<int:seq>/", audit.entry, name="entry"),
+    path("help/", person.help, name="help"),
+    path("settings/", person.settings, name="settings"),
+    path("sign-in/", sign_in.sign_in, name="sign-in"),
+    path("sign-in/<str:token>/", sign_in.link, name="link"),
+    path("sign-out/", sign_in.sign_out, name="sign-out"),
+]

@@ -1,0 +1,49 @@
+"""Who may come in: the decorator of every page behind the sign-in, and what somebody gets whose session has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.cache import patch_cache_control
+from django.utils.http import urlencode
+
+from reviews.kept import seal
+
+Arguments = ParamSpec("Arguments")
+View = Callable[Concatenate[HttpRequest, Arguments], HttpResponseBase]
+
+
+def signed_in(view: View[Arguments]) -> View[Arguments]:
+    """Let a page be seen by people who have signed in, and kept by no cache: it may show what an agent wants to do."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            response: HttpResponseBase = _signed_out(request)
+        else:
+            response = view(request, *args, **kwargs)
+        patch_cache_control(response, no_store=True, private=True)
+        return response
+
+    return guarded
+
+
+def _signed_out(request: HttpRequest) -> HttpResponse:
+    """Ask for a sign-in. A form that was sent comes along, sealed, and is given back as a draft afterwards."""
+    if is_fragment(request):
+        return render(request, "_signed_out.html", {"next": request.path}, status=401)
+    if request.method != "POST":
+        return redirect(f"{reverse('reviews:sign-in')}?{urlencode({'next': request.get_full_path()})}")
+    context: dict[str, Any] = {"next": request.path, "kept": seal(request.path, request.POST), "after_post": True}
+    return render(request, "sign_in.html", context, status=401)
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    """Say whether htmx asks, for a part of a page."""
+    return request.headers.get("HX-Request") == "true"

@@ -1,0 +1,179 @@
+"""Threads: the list, one conversation with its queue, and what an operator does there."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_POST
+
+from agents import history, runs
+from agents.models import Agent, Run, Thread
+from reviews import questions, talk, threads
+from reviews.models import Interrupt, Role, agents_for, threads_for
+from reviews.paging import by_time
+from reviews.people import roles_of
+from reviews.views.door import signed_in
+
+SHOWN_RUNS = 5
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def index(request: HttpRequest) -> HttpResponse:
+    """List threads, newest first; or start one."""
+    if request.method == "POST":
+        return _start(request)
+    return _list(request)
+
+
+def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> HttpResponse:
+    user, chosen = request.user, request.GET.get("status", "")
+    rows = threads_for(user).select_related("agent")
+    agent = request.GET.get("agent", "")
+    if agent:
+        rows = rows.filter(agent=agent)
+    if chosen in Thread.Status.values:
+        rows = rows.filter(status=chosen)
+    typed = request.POST if request.method == "POST" else request.session.pop("typed_message", {})
+    context = {
+        "section": "threads",
+        "page": by_time(rows, field="updated_at", after=request.GET.get("after", ""), newest_first=True),
+        "total": rows.count(),
+        "agents": agents_for(user).order_by("title"),
+        "startable": agents_for(user, Role.OPERATOR).filter(is_active=True, problem="").order_by("title"),
+        "statuses": Thread.Status.values,
+        "agent": agent,
+        "status": chosen,
+        "problem": problem,
+        "typed": typed,
+        "token": secrets.token_urlsafe(18),
+        "now": timezone.now(),
+    }
+    return render(request, "threads.html", context, status=status)
+
+
+def _start(request: HttpRequest) -> HttpResponse:
+    wanted = request.POST.get("agent", "")
+    get_object_or_404(agents_for(request.user), pk=wanted)
+    if not agents_for(request.user, Role.OPERATOR).filter(pk=wanted).exists():
+        raise PermissionDenied("You may see this agent, but not start threads with it.")
+    try:
+        thread_id = threads.start_thread(
+            request.user, wanted, text=request.POST.get("text", ""), submit_token=request.POST.get("submit_token", "")
+        )
+    except threads.Refused as refusal:
+        return _list(request, problem=str(refusal), status=422)
+    return redirect("reviews:thread", thread_id)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def show(request: HttpRequest, pk: str) -> HttpResponse:
+    """Show one thread; or line up a message for it."""
+    thread = _find(request, pk)
+    if request.method == "POST":
+        return _send(request, thread)
+    return _page(request, thread)
+
+
+def _find(request: HttpRequest, pk: str, *roles: str) -> Thread:
+    """Return a thread its reader may see. With ``roles``, raises PermissionDenied for who has none of them."""
+    thread = get_object_or_404(threads_for(request.user).select_related("agent", "ancestor"), pk=pk)
+    if roles and not threads_for(request.user, *roles).filter(pk=pk).exists():
+        raise PermissionDenied("You may see this thread, but not act on it.")
+    return thread
+
+
+def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: int = 200) -> HttpResponse:
+    user = request.user
+    queue = list(runs.queue(thread.pk))
+    own = Interrupt.objects.visible_to(user).filter(thread=thread)
+    context = {
+        "section": "threads",
+        "thread": thread,
+        "agent_title": thread.agent.title,
+        "talk": talk.read(thread, history.conversation(thread.pk)),
+        "running": thread.runs.filter(status=Run.Status.RUNNING).first(),
+        "queued": [run for run in queue if run.kind == Run.Kind.INPUT],
+        "answers": [run for run in queue if run.kind != Run.Kind.INPUT],
+        "held": thread.waits and any(run.kind == Run.Kind.INPUT for run in queue),
+        "open_questions": own.open().order_by("pk"),
+        "decided_count": own.filter(decided_at__isnull=False).count(),
+        "last_runs": thread.runs.order_by("-created_at")[:SHOWN_RUNS],
+        "run_count": thread.runs.count(),
+        "forks": threads_for(user).filter(ancestor=thread),
+        "may_operate": bool({"administrator", Role.OPERATOR} & set(roles_of(user, thread.agent_id))),
+        "problem": problem,
+        "text": request.POST.get("text", "") or _text_from(request),
+        "token": secrets.token_urlsafe(18),
+        "now": timezone.now(),
+    }
+    return render(request, "thread.html", context, status=status)
+
+
+def _text_from(request: HttpRequest) -> str:
+    """Return what a person had typed elsewhere: before the session ended, or for a question somebody else decided."""
+    kept = request.session.pop("typed_message", {})
+    source = request.GET.get("from", "")
+    interrupt = Interrupt.objects.visible_to(request.user).filter(pk=source[:18]).first() if source.isdigit() else None
+    if interrupt is None:
+        return str(kept.get("text", ""))
+    sheets = questions.read(request.user, interrupt).sheets
+    return "\n\n".join(text for sheet in sheets for text in (sheet.feedback, sheet.result) if text.strip())
+
+
+def _send(request: HttpRequest, thread: Thread) -> HttpResponse:
+    _find(request, thread.pk, Role.OPERATOR)
+    try:
+        threads.send_message(
+            request.user, thread, text=request.POST.get("text", ""), submit_token=request.POST.get("submit_token", "")
+        )
+    except threads.Refused as refusal:
+        return _page(request, thread, problem=str(refusal), status=422)
+    return redirect(f"{reverse('reviews:thread', args=[thread.pk])}#m")
+
+
+@require_POST
+@signed_in
+def cancel(request: HttpRequest, pk: str, run: str) -> HttpResponse:
+    thread = _find(request, pk, Role.OPERATOR)
+    try:
+        threads.cancel_message(request.user, thread, str(run))
+        messages.success(request, "Message taken back\nIt was not sent.")
+    except threads.Refused as refusal:
+        messages.warning(request, f"Nothing was changed\n{refusal}", extra_tags="wait")
+    return redirect("reviews:thread", pk)
+
+
+@require_POST
+@signed_in
+def replay(request: HttpRequest, pk: str) -> HttpResponse:
+    """Replay the head of a stuck thread, once the person said that they read what will run again."""
+    thread = _find(request, pk, Role.OPERATOR)
+    if request.POST.get("sure") != "1":
+        return _page(request, thread, problem="Tick the box first: some steps run a second time.", status=422)
+    try:
+        threads.replay_head(request.user, thread, submit_token=request.POST.get("submit_token", ""))
+        messages.success(request, "The head is replayed\nThe agent asks afresh; the bad answer is left behind.")
+    except threads.Refused as refusal:
+        messages.warning(request, f"Nothing was changed\n{refusal}", extra_tags="wait")
+    return redirect("reviews:thread", pk)
+
+
+@require_http_methods(["GET", "HEAD"])
+@signed_in
+def agents(request: HttpRequest) -> HttpResponse:
+    """List the agents their reader may see: what each can promise, and what is wrong with it."""
+    rows: list[tuple[Agent, dict[str, Any]]] = []
+    for agent in agents_for(request.user).order_by("title"):
+        waiting = Interrupt.objects.filter(agent=agent).open().count()
+        facts = {"waiting": waiting, "threads": agent.threads.count(), "roles": roles_of(request.user, agent.pk)}
+        rows.append((agent, facts))
+    return render(request, "agents.html", {"section": "agents", "rows": rows})

@@ -1,0 +1,40 @@
+// A form is sent once; what is typed is kept as a draft shortly after typing stops. Without this file the buttons do both.
+"use strict";
+(() => {
+  const PAUSE = 700;
+  const timers = new WeakMap();
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post" || event.defaultPrevented) return;
+    if (form.dataset.sent || event.submitter?.getAttribute("aria-disabled") === "true") {
+      event.preventDefault();
+      return;
+    }
+    form.dataset.sent = "1";
+    clearTimeout(timers.get(form));
+    event.submitter?.setAttribute("aria-busy", "true");
+  });
+
+  // The back button shows a page from memory: its forms may be sent again, and the server answers by the submit token.
+  addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    for (const form of document.forms) delete form.dataset.sent;
+    for (const button of document.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
+  });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[aria-disabled=true]")) event.preventDefault();
+  });
+
+  // data-keeps on a form names its draft region; the region posts the form and shows what the server made of it.
+  document.addEventListener("input", (event) => {
+    const form = event.target.form;
+    const keeper = form?.dataset.keeps && document.getElementById(form.dataset.keeps);
+    if (!keeper) return;
+    clearTimeout(timers.get(form));
+    timers.set(form, setTimeout(() => {
+      if (!form.dataset.sent) keeper.dispatchEvent(new CustomEvent("keep"));
+    }, PAUSE));
+  });
+})();

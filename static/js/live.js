@@ -1,0 +1,89 @@
+// Live pages. One socket, server to browser; a hint names what changed, and each region that shows it asks for itself again.
+// While the line is down every region asks every 30 s. A form that somebody types in is never a region.
+"use strict";
+(() => {
+  const POLL = 30_000, GATHER = 300, FIRST_WAIT = 500, LONGEST_WAIT = 30_000, SPEAK = 10_000;
+  const WORDS = {
+    live: ["on", "Live"],
+    again: ["hollow busy", "Connecting again"],
+    down: ["off", "Line down, asking every 30 s"],
+    out: ["off", "Signed out"],
+  };
+  const line = document.getElementById("line");
+  if (!line || !("WebSocket" in window)) return;
+  let failures = 0, poll = 0, gathered = new Set(), gathering = 0, spoken = 0, unsaid = "";
+
+  function say(state) {
+    if (line.dataset.state === state) return;
+    const [dot, words] = WORDS[state];
+    line.dataset.state = state;
+    line.querySelector(".dot").className = `dot ${dot}`;
+    line.lastElementChild.textContent = words;
+  }
+
+  function refetch(names) {
+    for (const region of document.querySelectorAll("[data-live]")) {
+      const shown = region.dataset.live.split(" ");
+      if (!names || shown.some((name) => names.has(name))) region.dispatchEvent(new CustomEvent("changed"));
+    }
+  }
+
+  // Hints that come within 300 ms of each other make one request.
+  function hear(names) {
+    for (const name of names) gathered.add(name);
+    gathering ||= setTimeout(() => {
+      const heard = gathered;
+      gathered = new Set();
+      gathering = 0;
+      refetch(heard);
+    }, GATHER);
+  }
+
+  function connect() {
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(`${scheme}//${location.host}${line.dataset.socket}`);
+    socket.addEventListener("open", () => {
+      const missed = failures > 0;
+      failures = 0;
+      clearInterval(poll);
+      poll = 0;
+      say("live");
+      if (missed) refetch();
+    });
+    socket.addEventListener("message", (event) => {
+      const { changed } = JSON.parse(event.data);
+      if (Array.isArray(changed)) hear(changed);
+    });
+    socket.addEventListener("close", () => {
+      failures += 1;
+      say(failures > 2 ? "down" : "again");
+      poll ||= setInterval(refetch, POLL);
+      // Half of the wait is left to chance, so that a restart does not bring all pages back in one instant.
+      const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** failures);
+      setTimeout(connect, wait / 2 + Math.random() * wait / 2);
+    });
+  }
+
+  // Counts only, and at most once in 10 s: a screen reader is not a ticker.
+  function announce(words) {
+    unsaid = words;
+    const wait = Math.max(0, spoken + SPEAK - Date.now());
+    setTimeout(() => {
+      if (!unsaid) return;
+      document.getElementById("announce").textContent = unsaid;
+      unsaid = "";
+      spoken = Date.now();
+    }, wait);
+  }
+
+  document.addEventListener("htmx:after:swap", () => {
+    const said = document.querySelector("[data-said]")?.dataset.said ?? "";
+    if (said && said !== announce.last) announce(said);
+    announce.last = said;
+  });
+  document.addEventListener("htmx:response:error", (event) => {
+    if (event.detail?.ctx?.response?.status === 401) say("out");
+  });
+
+  connect();
+})();
