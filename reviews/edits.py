@@ -69,6 +69,7 @@ class Shape:
     schema: Schema | None
     taker: str = TOOL
     single: bool = False  # the schema is that of one value, which stands under ANSWER
+    must_fit: bool = False  # unchanged arguments have to fit the schema too
 
     def problems(self, whole: Mapping[str, Any], exempt: set[str]) -> list[Problem]:
         if self.schema is None:
@@ -106,7 +107,6 @@ class Edit:
         self.wrong: dict[str, list[str]] = {}  # messages at rows
         self.asked_problems: list[Problem] = []  # what the schema holds against the agent's own, unchanged arguments
         self.schema_problem = ""  # why the schema could not be used, in words
-        self.must_fit = False  # unchanged arguments have to fit the schema too
 
     @property
     def changed(self) -> list[str]:
@@ -142,7 +142,7 @@ class Edit:
         except SchemaUnusable as error:
             self.schema_problem = str(error)
             return []
-        if self.touched or self.removed or self.wrong or self.must_fit:
+        if self.touched or self.removed or self.wrong or self.shape.must_fit:
             return problems
         # An unchanged call can be let through: the tool itself will answer for it, and the page says what is wrong.
         self.asked_problems = problems

@@ -67,6 +67,8 @@ _ORDINARY = "|".join(
 # It begins with one character class, so that a text without any is passed at the speed of a scan (5 MB in 0.1 s).
 _HIDDEN = re.compile(f"[{''.join(_CLASSES.values())}](?<!{_ORDINARY})")
 
+# Those that _ORDINARY lets pass in some places: of all others, equal neighbours are as hidden as the first.
+_CONTEXTUAL = re.compile(f"[\r{_JOINER}{_CLASSES['variation']}{_CLASSES['tag']}]")
 _VISIBLE = re.compile(f"[^\\s{''.join(_CLASSES.values())}]")
 
 _CONTROL_NAMES = {
@@ -104,8 +106,36 @@ def find_hidden(text: str, *, limit: int | None = None) -> list[Hidden]:
 
 def iter_hidden(text: str) -> Iterator[Hidden]:
     for match in _HIDDEN.finditer(text):
-        char = match.group()
-        yield Hidden(match.start(), ord(char), _name(char), _kind(char))
+        yield _hidden(text, match.start())
+
+
+def hidden_runs(text: str) -> Iterator[tuple[Hidden, int]]:
+    """Yield each hidden character once with the count of equal ones in a row; megabytes of one are one run."""
+    end = 0
+    while match := _HIDDEN.search(text, end):
+        first = match.start()
+        end = _run_end(text, first)
+        yield _hidden(text, first), end - first
+
+
+def _run_end(text: str, first: int) -> int:
+    char = text[first]
+    if not _CONTEXTUAL.match(char):
+        run = _run_of(char).match(text, first)
+        return run.end() if run else first + 1
+    end = first + 1
+    while end < len(text) and text[end] == char and _HIDDEN.match(text, end):
+        end += 1
+    return end
+
+
+@cache
+def _run_of(char: str) -> re.Pattern[str]:
+    return re.compile(f"{re.escape(char)}+")
+
+
+def _hidden(text: str, index: int) -> Hidden:
+    return Hidden(index, ord(text[index]), _name(text[index]), _kind(text[index]))
 
 
 def has_visible(text: str) -> bool:

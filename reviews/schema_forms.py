@@ -6,6 +6,7 @@ words: ``rows``, ``edited``, ``changed``, ``type_changes``, ``needs_confirm``, `
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -68,6 +69,8 @@ class ArgsForm(Edit, forms.Form):
         texts = None if data is None and not acts else self._texts(made, data or {}, prefix=prefix, acts=acts)
         forms.Form.__init__(self, texts, prefix=prefix, auto_id="%s", use_required_attribute=False)
         self.fields = made
+        if self.is_bound:
+            self.full_clean()
 
     def _texts(
         self, made: Mapping[str, forms.Field], data: Mapping[str, Any], *, prefix: str, acts: Mapping[str, Act]
@@ -121,8 +124,6 @@ class ArgsForm(Edit, forms.Form):
 
     @property
     def rows(self) -> list[Row]:
-        if self.is_bound:
-            self.is_valid()
         return [self._row(name, index) for index, name in enumerate(self.shape.specs)]
 
     def _row(self, name: Any, index: int) -> Row:
@@ -169,13 +170,11 @@ class AnswerForm(ArgsForm):
 def answer_form(schema: Schema, *, data: Mapping[str, Any] | None, prefix: str) -> AnswerForm:
     """Make a form for a response schema: an object becomes its fields, anything else one field."""
     taker = "the agent"
-    shape = shape_of({}, schema, taker=taker)
+    shape = dataclasses.replace(shape_of({}, schema, taker=taker), must_fit=True)
     if not shape.specs:
         spec = spec_of(schema, root=schema, required=True)
-        shape = Shape({ANSWER: spec}, frozenset({ANSWER}), schema, taker, single=True)
-    form = AnswerForm({}, shape, prefix=prefix, data=data)
-    form.must_fit = True
-    return form
+        shape = Shape({ANSWER: spec}, frozenset({ANSWER}), schema, taker, single=True, must_fit=True)
+    return AnswerForm({}, shape, prefix=prefix, data=data)
 
 
 # ------------------------------------------------------------------------------------------------------------- raw JSON

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from reviews.hidden import Hidden, find_hidden, iter_hidden
+from reviews.hidden import Hidden, find_hidden, hidden_runs, iter_hidden
 
 Path = tuple[Any, ...]  # keys and list indexes from the outside in
 
@@ -32,6 +32,16 @@ def texts_in(value: Any) -> Iterator[tuple[Path, str]]:
 def hidden_in(value: Any, *, limit: int | None = None) -> list[Hidden]:
     """Return the hidden characters of all texts in ``value``, at most ``limit``."""
     return list(islice((found for _, text in texts_in(value) for found in iter_hidden(text)), limit))
+
+
+def spelled(text: str) -> str:
+    """Write each hidden character of a text as ``[U+202E]``, for places that hold no markup."""
+    pieces: list[str] = []
+    end = 0
+    for found, count in hidden_runs(text):
+        pieces += [text[end : found.index], f"[{found.label}]" * count]
+        end = found.index + count
+    return "".join([*pieces, text[end:]])
 
 
 def without_hidden(value: Any) -> Any:
