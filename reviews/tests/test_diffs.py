@@ -124,7 +124,7 @@ def test_questions_breakpoints_and_unknown_outcomes_have_titles_of_their_own() -
     st.text(max_size=30),
     st.dictionaries(st.sampled_from(["path", "query", "to", "next", "x\u202e"]), st.text() | st.lists(st.text())),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_titles_are_one_short_visible_line(dialect: str, name: str, args: dict[str, Any]) -> None:
     for tool in (name, "write_file", "run_sql", "send_email"):
         line, below = title(tool, args, dialect=dialect), summary(tool, args)

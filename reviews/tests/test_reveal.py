@@ -69,14 +69,14 @@ def assert_harmless(html: str) -> None:
     assert not re.search(r"<(?!/?[a-z]+(?: [a-z]+=\"[^\"<>]*\")*(?: /)?>)", html), "an unescaped < of the input"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(text, st.none() | st.integers(0, 50))
 @example("<", None)
 def test_text_never_becomes_markup(value: str, limit: int | None) -> None:
     assert_harmless(reveal(value, limit=limit))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(text)
 @example("\n".join(HOSTILE))
 def test_an_agents_words_never_become_markup_of_theirs(value: str) -> None:
@@ -92,7 +92,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(values, st.none() | st.integers(0, 60))
 def test_values_never_become_markup(value: Any, limit: int | None) -> None:
     assert_harmless(reveal_value(value, limit=limit))
@@ -115,7 +115,7 @@ def test_nothing_is_lost(value: str) -> None:
     assert unescape(html) == value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.text("a\n\r \u202e\u200b\u200d\ufe0f\x00\u0645👩\U000e0067"))
 def test_runs_hold_each_hidden_character_once(value: str) -> None:
     runs = [(first.index + step, first.codepoint) for first, count in hidden_runs(value) for step in range(count)]
@@ -200,26 +200,7 @@ def test_a_cut_says_how_much_there_is_in_bytes() -> None:
     assert reveal("\ud800" * 3, limit=4).count("U+D800") == 1
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "A",
-        "é",
-        "\0",
-        "\u202e\u200b",
-        " ",
-        " " * 9 + "x",
-        "\r\n",
-        "é.",
-        "<",
-        "xn--a.b ",
-        "@",
-        "é-",
-        "\ud800x",
-        "а.a ",
-        "👩‍",
-    ],
-)
+@pytest.mark.parametrize("piece", ["é", "\0", "\u202e\u200b", " " * 9 + "x", "\r\n", "xn--a.b ", "é-", "а.a ", "👩‍"])
 def test_five_megabytes_are_bounded_and_quick(piece: str) -> None:
     value = piece * (5_000_000 // len(piece.encode("utf-8", "surrogatepass")))
     start = time.perf_counter()
