@@ -81,11 +81,11 @@ def append(
 
     ``secrets``: name (``arguments.0``) -> value with a canonical form; the body holds their commitments only.
     """
-    subject = on or On()
+    what = _body(kind, on or On())
     sealed = {name: (value, *commit(value)) for name, value in (secrets or {}).items()}
     with transaction.atomic(savepoint=False):
         seq, previous = _lock_end()
-        body = _body(kind, subject) | {
+        body = what | {
             "seq": seq + 1,
             "at": written(now := database_time()),
             "who": {"id": user.pk, "name": user.get_username()} if user else None,

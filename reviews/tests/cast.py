@@ -155,5 +155,5 @@ def effect(row: Interrupt, state: Any, *, position: int = 0, args: Any = None, *
 
 def decide(user: User, row: Interrupt, *verdicts: Verdict, token: str = SUBMIT, **changed: Any) -> Receipt:
     """Decide as a form would that was made on ``row``. ``changed``: version or digest of an older form."""
-    shown = {"version": row.version, "digest": row.digest} | changed
+    shown: dict[str, Any] = {"version": row.version, "digest": row.digest} | changed
     return record_decisions(user, row.pk, submit_token=token, verdicts=verdicts, **shown)

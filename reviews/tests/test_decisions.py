@@ -60,9 +60,9 @@ def test_ann_approves_and_all_of_it_is_stored(cast: Cast, payment: Interrupt) ->
         "digest": payment.value_digest,
         "answer": {"decisions": [{"type": "approve"}]},
     }
-    assert receipt == decisions.Receipt(
-        payment.pk, "ann", payment.decided_at, ("approve",), str(run.pk), AuditEntry.objects.latest("seq").seq
-    )
+    entry = AuditEntry.objects.latest("seq").seq
+    assert (receipt.by, receipt.at, receipt.verdicts) == ("ann", payment.decided_at, ("approve",))
+    assert (receipt.interrupt_id, receipt.run_id, receipt.entry) == (payment.pk, str(run.pk), entry)
     assert audit.verify() == []
 
 
@@ -98,8 +98,8 @@ def test_a_refusal_permits_no_arguments(cast: Cast, payment: Interrupt, verdict:
 
 def test_mixed_batch_goes_out_in_the_order_of_the_request(cast: Cast) -> None:
     """HC-13."""
-    calls = [("pay", {"amount": 5}), ("wipe", {"path": "/srv/x"}), ("mail", {"to": "a@example.test"})]
-    (row,) = file_outcome(cast.thread, ask_calls(*calls))
+    pay, wipe, mail = ("pay", {"amount": 5}), ("wipe", {"path": "/srv/x"}), ("mail", {"to": "a@example.test"})
+    (row,) = file_outcome(cast.thread, ask_calls(pay, wipe, mail))
     reason = 'Keep it.\nSecond line "quoted" مرحبا'
 
     decide(cast.ann, row, APPROVE, Verdict("reject", message=reason), Verdict("edit", args={"to": "b@example.test"}))
