@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.models import Thread
 from agents.outcome import Ask, Call, NotCanonical, Sibling, canonical_bytes, from_canonical
-from reviews import dialects
+from reviews import dialects, titles
 from reviews.dialects import Proposal, ProposedAction, Refused
 from reviews.models import Action, Interrupt
 
@@ -89,8 +89,12 @@ def _held(value: Any) -> Proposal:
 
 def _words(proposal: Proposal) -> dict[str, str]:
     """Return title and summary in the desk's words."""
-    names = ", ".join(dict.fromkeys(action.name for action in proposal.actions))
-    return {"title": names[:200], "summary": ""}
+    asked = [titles.title(action.name, action.args, dialect=proposal.dialect) for action in proposal.actions]
+    first = proposal.actions[0]
+    return {
+        "title": storable(titles.joined(asked))[:200],
+        "summary": storable(titles.summary(first.name, first.args))[:400],
+    }
 
 
 def _calls(ask: Ask, proposal: Proposal) -> Sequence[Call | None]:

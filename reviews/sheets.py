@@ -17,6 +17,7 @@ from django.http import QueryDict
 from agents.outcome import canonical_bytes
 from reviews import schema_forms, talk
 from reviews.dialects import TOOL_DIALECTS, Problem, Proposal, ProposedAction, Verdict, check
+from reviews.diffs import mostly_changed
 from reviews.drafts import own_names
 from reviews.models import Action
 from reviews.schema_forms import Row
@@ -139,6 +140,14 @@ class Sheet:
         return schema_forms.to_json_text(self.edit.edited if self.edit.is_valid() else self.args)
 
     @property
+    def says_only_words(self) -> bool:
+        """Whether a question is nothing but the agent's sentence, which stands in its frame already."""
+        return not self.is_call and self.args in (
+            {"value": self.action.description},
+            {"question": self.action.description},
+        )
+
+    @property
     def rows(self) -> list[Row]:
         form = self.answer or self.edit
         return form.rows if form is not None else []
@@ -163,7 +172,7 @@ class Sheet:
     @property
     def rewrites(self) -> bool:
         """Whether an edit changes most of the call: then it is another call than the agent thought of."""
-        return len(self.changed) > 1 and 2 * len(self.changed) > len(self.args)
+        return bool(self.changed) and self.edit.is_valid() and mostly_changed(self.args, self.edit.edited)
 
     @property
     def shown_rows(self) -> list[Row]:

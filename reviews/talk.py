@@ -10,6 +10,7 @@ from typing import Any, Literal
 from agents.models import Agent, Run, Thread
 from agents.outcome import MessageView, ToolCallView
 from reviews.models import Action, Decision, Interrupt
+from reviews.people import name_of
 
 Voice = Literal["agent", "outside", "us", "system"]
 Tone = Literal["", "wait", "next", "red"]
@@ -85,7 +86,7 @@ def steps_of(action: Action) -> tuple[Step, ...]:
     if decision is None:
         return proposed, Step("Decided", "", at=interrupt.decided_at), _executed(action, interrupt)
     word = action.labels.get(decision.verdict) or VERDICT_WORDS.get(decision.verdict, decision.verdict)
-    text = f"{word}, {decision.user.get_username()}"
+    text = f"{word}, {name_of(decision.user)}"
     return (
         proposed,
         Step("Decided", text, at=decision.created_at, icon=ICONS.get(decision.verdict, "")),

@@ -12,6 +12,8 @@ from reviews.strict_json import is_plain
 PREVIEW = 4_000  # bytes of one value on a page; the rest on demand, with its real size
 BLOCK = 200_000  # bytes of a whole payload on a page
 LINE = 120  # characters of a value inside a sentence or a short list
+CHANGE = 1_000  # characters of each side of a change
+AROUND = 40  # characters that stay around a changed word
 _LOOKS_LIKE_JSON = re.compile(r"\s*(?:-?\d[\d.eE+-]*|true|false|null|NaN|-?Infinity)?\s*", re.ASCII)
 
 
@@ -37,6 +39,11 @@ def _named(value: Any) -> str:
 def one_line(value: Any, *, most: int = LINE) -> str:
     text = " ".join(written(value, indent=None).split("\n"))
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def shortened(text: str, *, around: int) -> str:
+    """Leave out the middle of a text, keeping ``around`` characters at both ends."""
+    return text if len(text) <= 3 * around else f"{text[:around]} … {text[-around:]}"
 
 
 def size_of(value: Any) -> int:

@@ -8,13 +8,14 @@ from typing import Any
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from reviews import inbox, values
+from reviews.diffs import word_diff
 from reviews.models import Preference, Role
-from reviews.people import roles_of
-from reviews.reveal import reveal
+from reviews.people import name_of, roles_of
+from reviews.reveal import reveal, reveal_value
 from reviews.strict_json import same
 
 register = template.Library()
@@ -120,13 +121,7 @@ def is_late(since: datetime | None) -> bool:
     return since is not None and timezone.now() - since >= timedelta(hours=1)
 
 
-@register.filter
-def person(user: Any) -> str:
-    """Name a person: initials where both names are known, else the user name."""
-    if user is None:
-        return "nobody"
-    first, last = user.first_name.strip(), user.last_name.strip()
-    return f"{first[0]}. {last[0]}." if first and last else str(user.get_username())
+register.filter("person", name_of)
 
 
 @register.filter
@@ -184,12 +179,18 @@ def shown(text: object) -> SafeString:
 @register.filter
 def preview(value: Any) -> SafeString:
     """Show the beginning of a value, with the size of all of it where it is cut."""
-    return reveal(values.written(value), limit=values.PREVIEW)
+    return _seen(value, limit=values.PREVIEW)
 
 
 @register.filter
 def whole(value: Any) -> SafeString:
-    return reveal(values.written(value))
+    return _seen(value, limit=None)
+
+
+def _seen(value: Any, *, limit: int | None) -> SafeString:
+    if isinstance(value, str):
+        return reveal(values.written(value), limit=limit)
+    return reveal_value(value, limit=limit)
 
 
 @register.filter
@@ -210,7 +211,32 @@ def shown_line(value: Any, most: int = values.LINE) -> SafeString:
 
 @register.filter
 def shown_block(value: Any) -> SafeString:
-    return reveal(values.written(value), limit=values.BLOCK)
+    return reveal_value(value, limit=values.BLOCK)
+
+
+_TAGS = {"same": "{}", "minus": "<del>{}</del>", "plus": "<ins>{}</ins>"}
+
+
+@register.simple_tag
+def change(old: Any, new: Any) -> SafeString:
+    """Show what was asked and what a person made of it; of long texts the words that differ, with some around them."""
+    if isinstance(old, str) and isinstance(new, str) and max(len(old), len(new)) > values.LINE:
+        return format_html_join("", "{}", ((_piece(op, text),) for op, text in word_diff(old, new)))
+    was = reveal(values.one_line(old, most=values.CHANGE))
+    return format_html("<del>{}</del> <ins>{}</ins>", was, reveal(values.one_line(new, most=values.CHANGE)))
+
+
+def _piece(op: str, text: str) -> SafeString:
+    shortened = values.shortened(text, around=values.AROUND) if op == "same" else text
+    return format_html(_TAGS[op], reveal(shortened, limit=values.PREVIEW))
+
+
+@register.filter
+def in_order_of(args: Any, other: Any) -> Any:
+    """Return arguments in the order of others: canonical bytes are sorted, the agent's own order is what people know."""
+    if not isinstance(args, dict) or not isinstance(other, dict):
+        return args
+    return {name: args[name] for name in [*other, *args] if name in args}
 
 
 @register.filter
