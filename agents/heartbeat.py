@@ -26,6 +26,7 @@ class Heartbeat:
         self._held: dict[str, tuple[Lease, Callable[[runs.Beat], None]]] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._draining = False
 
     @contextmanager
     def keep(self, lease: Lease, told: Callable[[runs.Beat], None]) -> Iterator[None]:
@@ -35,6 +36,9 @@ class Heartbeat:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
                 self._thread.start()
+            draining = self._draining
+        if draining:  # the process was told to go while this run was being claimed
+            told(runs.Beat(lost=False, stop=DEPLOY))
         try:
             yield
         finally:
@@ -42,8 +46,9 @@ class Heartbeat:
                 self._held.pop(lease.run_id, None)
 
     def drain(self) -> None:
-        """Ask every run of this process to stop at its next step, because the process is going away."""
+        """Ask every run of this process, those that begin from now on too, to stop at its next step: the process goes away."""
         with self._lock:
+            self._draining = True
             held = list(self._held.values())
         for _, told in held:
             told(runs.Beat(lost=False, stop=DEPLOY))

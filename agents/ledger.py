@@ -1,9 +1,9 @@
 """The last gate before a tool, and the record of what ran, once.
 
-The registry composes :func:`guard` into every ToolNode, innermost around ``execute``, so what is judged here is what would
-run: after edits, after every middleware. A call that people were asked about runs only with a permit for exactly this name
-and these arguments, and one permit serves one execution. To refuse is to return an error message, never to raise: an
-exception would cancel the sibling calls in the middle of their tools.
+``toolnode.install`` puts :func:`guard` innermost around the execution of every ToolNode, so what is judged here is what
+would run: after edits, after every middleware. A call that people were asked about runs only with a permit for exactly
+this name and these arguments, and one permit serves one execution. To refuse is to return an error message, never to
+raise: an exception would cancel the sibling calls in the middle of their tools.
 
 An execution is keyed (thread, namespace, task, call). A crash, a retry and a second resume keep the task id; a fork, a
 rewind and a replay change it, and then it is another execution that needs a permit of its own.
@@ -56,7 +56,7 @@ class Attempt:
     task_id: str
     key: CallKey
     run_id: str
-    token: int | None
+    token: int
     name: str
     args: dict[str, Any]
     idempotent: bool
@@ -78,6 +78,7 @@ class Step:
     act: Literal["run", "give back", "refuse", "ask"]
     args: dict[str, Any] | None = None
     result: Any = None
+    interrupts: int = 0  # answers that the tool took, which a given-back result must count again
     text: str = ""
     question: str = ""
 
@@ -87,13 +88,14 @@ class Step:
 
 def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
     """Judge one call, run it at most once, record it. The sync wrapper around a ToolNode's ``execute``."""
-    if request.tool is None:
-        return execute(request)  # no such tool: the ToolNode says so, and nothing runs
+    if request.tool is None or not _is_ours(request):
+        return execute(request)
     attempt = attempt_of(request)
     step = _ask_and_judge(attempt, connections.run(_questions, attempt))
     if step.act != "run":
         return _message(attempt, step)
     mark = current_execution.set(str(attempt.execution_id))
+    asked_before = _interrupts(request)
     try:
         result = execute(_with_args(request, step))
     except GraphBubbleUp:
@@ -104,19 +106,18 @@ def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
         raise
     finally:
         current_execution.reset(mark)
-    connections.run(_finish, attempt, result)
+    connections.run(_finish, attempt, result, interrupts=_interrupts(request) - asked_before)
     return result
 
 
 async def aguard(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Do what :func:`guard` does for async tools. Once begun, the tool runs to its end even if its task is cancelled."""
-    if request.tool is None:
+    """Do what :func:`guard` does for async tools. Once judged, the tool runs to its end even if its task is cancelled.
+
+    Judging belongs to the shielded part: a cancellation right after it would leave a start that never was one.
+    """
+    if request.tool is None or not _is_ours(request):
         return await execute(request)
-    attempt = attempt_of(request)
-    step = await _aask_and_judge(attempt, await connections.arun(_questions, attempt))
-    if step.act != "run":
-        return _message(attempt, step)
-    task = asyncio.ensure_future(_arun(attempt, _with_args(request, step), execute))
+    task = asyncio.ensure_future(_arun(attempt_of(request), request, execute))
     if (tasks := in_flight.get()) is not None:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -124,17 +125,32 @@ async def aguard(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
 
 
 async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
+    step = await _aask_and_judge(attempt, await connections.arun(_questions, attempt))
+    if step.act != "run":
+        return _message(attempt, step)
     current_execution.set(str(attempt.execution_id))  # this task has a context of its own
+    asked_before = _interrupts(request)
     try:
-        result = await execute(request)
+        result = await execute(_with_args(request, step))
     except GraphBubbleUp:
         await connections.arun(_pause, attempt)
         raise
     except BaseException as error:
         await connections.arun(_fail, attempt, error)
         raise
-    await connections.arun(_finish, attempt, result)
+    await connections.arun(_finish, attempt, result, interrupts=_interrupts(request) - asked_before)
     return result
+
+
+def _interrupts(request: Any) -> int:
+    """Count the interrupts of the task so far. LangGraph has no public name for it: the counter is an itertools.count."""
+    counter = request.runtime.config["configurable"]["__pregel_scratchpad"].interrupt_counter._counter
+    return 0 if counter is None else int(repr(counter.__self__)[len("count(") : -1])
+
+
+def _is_ours(request: Any) -> bool:
+    """Tell whether the desk's runner runs this graph. (Without a tool of that name the ToolNode says so, and nothing runs.)"""
+    return run_of(request.runtime.config)[1] is not None
 
 
 def attempt_of(request: Any) -> Attempt:
@@ -144,26 +160,33 @@ def attempt_of(request: Any) -> Attempt:
     run_id, token = run_of(runtime.config)
     own = runtime.execution_info.checkpoint_ns if runtime.execution_info else configurable.get("checkpoint_ns", "")
     parent, _, last = own.rpartition("|")
+    message = _message_of(request.state, call["id"])
     metadata = getattr(request.tool, "metadata", None) or {}
     return Attempt(
         thread_id=str(configurable.get("thread_id", "")),
         namespace=parent,
         task_id=last.partition(":")[2],
-        key=CallKey(_message_id(request.state, call["id"]), call["id"] or ""),
+        key=CallKey(message.id or "" if message else "", call["id"] or ""),
         run_id=run_id,
-        token=token,
+        token=token or 0,
         name=call["name"],
         args=call["args"],
         idempotent=metadata.get("idempotent") is True,
     )
 
 
-def _message_id(state: Any, tool_call_id: str) -> str:
+def _message_of(state: Any, tool_call_id: str) -> AIMessage | None:
     messages = state if isinstance(state, list) else _get(state, "messages") or []
     for message in reversed(messages):
         if isinstance(message, AIMessage) and any(call["id"] == tool_call_id for call in message.tool_calls):
-            return message.id or ""
-    return ""
+            return message
+    return None
+
+
+def call_ids(state: Any, tool_call_id: str) -> list[str]:
+    """Return the ids of all calls of the message that made this call, in order; [] when it is not found."""
+    message = _message_of(state, tool_call_id)
+    return [call["id"] or "" for call in message.tool_calls] if message else []
 
 
 def _get(state: Any, name: str) -> Any:
@@ -178,6 +201,9 @@ def _with_args(request: Any, step: Step) -> Any:
 
 def _message(attempt: Attempt, step: Step) -> Any:
     if step.act == "give back":
+        # LangGraph hands answers out by counting a task's interrupts: skipped ones would give this answer to a sibling.
+        for _ in range(step.interrupts):
+            interrupt({"type": "answered before", "name": attempt.name})
         return step.result
     return ToolMessage(content=step.text, name=attempt.name, tool_call_id=attempt.key.tool_call_id, status="error")
 
@@ -242,7 +268,8 @@ def judge(attempt: Attempt, questions: list[str], answer: Any) -> Step:
             return late
         row = ToolExecution.objects.select_for_update().filter(pk=attempt.execution_id).first()
         if row is not None and row.status == ToolExecution.Status.FINISHED:
-            return Step("give back", result=_serde.loads_typed((row.result_type, bytes(row.result or b""))))
+            result = _serde.loads_typed((row.result_type, bytes(row.result or b"")))
+            return Step("give back", result=result, interrupts=row.interrupts)
         if row is not None and _is_unknown(attempt, row):
             return _judge_unknown(attempt, row, questions, answer)
         if questions:
@@ -252,8 +279,6 @@ def judge(attempt: Attempt, questions: list[str], answer: Any) -> Step:
 
 def _late(attempt: Attempt) -> Step | None:
     """Refuse a worker whose lease is over: somebody else may be running this very call."""
-    if attempt.token is None:
-        return None
     now = Thread.objects.select_for_update().filter(pk=attempt.thread_id).values_list("token", flat=True).first()
     if now is None or now == attempt.token:
         return None
@@ -353,7 +378,7 @@ def _lineage(thread_id: str) -> list[str]:
 
 def _is_unknown(attempt: Attempt, row: ToolExecution) -> bool:
     """Started by a worker that never said how it ended."""
-    return row.status == ToolExecution.Status.STARTED and row.token != (attempt.token or 0)
+    return row.status == ToolExecution.Status.STARTED and row.token != (attempt.token)
 
 
 def _judge_unknown(attempt: Attempt, row: ToolExecution, questions: list[str], answer: Any) -> Step:
@@ -377,10 +402,9 @@ def _judge_unknown_answer(attempt: Attempt, answer: Any, args: dict[str, Any] | 
     if permit is None:
         _incident(attempt, "answer without a permit", {"answer": verdict})
         return Step("refuse", text=f"{attempt.name} was not run again: nobody permitted it.")
+    _bind(attempt, permit)
     match verdict:
         case "approve":
-            ToolPermit.objects.filter(execution=attempt.execution_id).update(execution=None)
-            _bind(attempt, permit)
             return _start(attempt, args=args)
         case "respond":
             message = str(answer.get("message", ""))
@@ -392,7 +416,9 @@ def _judge_unknown_answer(attempt: Attempt, answer: Any, args: dict[str, Any] | 
 
 def _record(attempt: Attempt, text: str, *, status: Literal["success", "error"]) -> Step:
     message = ToolMessage(content=text, name=attempt.name, tool_call_id=attempt.key.tool_call_id, status=status)
-    ToolExecution.objects.filter(pk=attempt.execution_id).update(token=attempt.token or 0)
+    ToolExecution.objects.filter(pk=attempt.execution_id).update(
+        token=attempt.token, run_id=attempt.run_id
+    )
     _finish(attempt, message)
     return Step("give back", result=message)
 
@@ -442,7 +468,7 @@ def _put(
             "message_id": attempt.key.message_id,
             "tool_call_id": attempt.key.tool_call_id,
             "run_id": attempt.run_id,
-            "token": attempt.token or 0,
+            "token": attempt.token,
             "name": attempt.name,
             "args": runs_with,
             "digest": digest({"name": attempt.name, "args": runs_with}),
@@ -455,7 +481,7 @@ def _put(
     if not created:
         ToolExecution.objects.filter(pk=row.pk).update(
             status=status,
-            token=attempt.token or 0,
+            token=attempt.token,
             run_id=attempt.run_id,
             args=runs_with,
             digest=digest({"name": attempt.name, "args": runs_with}),
@@ -467,13 +493,13 @@ def _put(
 def _close(attempt: Attempt, **changes: Any) -> None:
     """Close an execution that this token started. A late worker changes nothing."""
     mine = ToolExecution.objects.filter(
-        pk=attempt.execution_id, status=ToolExecution.Status.STARTED, token=attempt.token or 0
+        pk=attempt.execution_id, status=ToolExecution.Status.STARTED, token=attempt.token
     )
     if not mine.update(finished_at=Now(), **changes):
         log.warning("a late result was not recorded", extra={"execution": str(attempt.execution_id)})
 
 
-def _finish(attempt: Attempt, result: Any) -> None:
+def _finish(attempt: Attempt, result: Any, *, interrupts: int = 0) -> None:
     kind, blob = _serde.dumps_typed(result)
     _close(
         attempt,
@@ -482,6 +508,7 @@ def _finish(attempt: Attempt, result: Any) -> None:
         result=blob,
         summary=summary_of(result)[:SUMMARY],
         is_error=getattr(result, "status", "") == "error",
+        interrupts=interrupts,
     )
 
 

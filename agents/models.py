@@ -216,7 +216,7 @@ class ToolPermit(models.Model):
     name = models.CharField(max_length=200, blank=True)
     args = CanonicalField(null=True)
     digest = models.CharField(max_length=64, blank=True)
-    execution = models.UUIDField(null=True, blank=True, unique=True)
+    execution = models.UUIDField(null=True, blank=True, db_index=True)
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -250,6 +250,7 @@ class ToolExecution(models.Model):
     status = models.CharField(max_length=10, choices=Status)
     questions = models.JSONField(default=list)  # what the ledger itself asked, in order: "permit", "unknown"
     was_paused = models.BooleanField(default=False)
+    interrupts = models.PositiveIntegerField(default=0)  # answers the tool took before it finished
     calls = models.PositiveIntegerField(default=0)  # how often the tool's body was entered
     result_type = models.CharField(max_length=20, blank=True)  # LangGraph's serde type of `result`
     result = models.BinaryField(null=True)

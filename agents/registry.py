@@ -1,8 +1,7 @@
-"""Name -> graph. Builds the agents we know, attaches the saver, composes the ledger, and says what each can promise."""
+"""Name -> graph. Builds the agents we know, attaches the saver, installs the ledger, and says what each can promise."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +11,9 @@ from typing import Any
 from django.db.models.functions import Now
 from langgraph.prebuilt import ToolNode
 
-from agents import ledger
+from agents import toolnode
 from agents.checkpointer import DjangoSaver
 from agents.models import Agent
-
-LANGGRAPH = "1.2.24"  # _compose rests on private names of this version
-
 
 class UnknownAgent(LookupError):
     """No agent of this name is registered here."""
@@ -121,10 +117,9 @@ def _known(name: str) -> _Known:
 
 def _register(name: str, known: _Known) -> Registered:
     try:
+        toolnode.install()
         graph = known.build().copy(update={"checkpointer": DjangoSaver()})
         nodes = list(tool_nodes(graph))
-        for node in nodes:
-            _compose(node)
         return Registered(
             name=name,
             title=known.title,
@@ -158,39 +153,6 @@ def tool_nodes(graph: Any) -> Iterator[ToolNode]:
             if isinstance(bound, ToolNode) and id(bound) not in seen:
                 seen.add(id(bound))
                 yield bound
-
-
-def _compose(node: Any) -> None:
-    """Put the ledger innermost around the node's ``execute``, under all of its own wrappers, once per node."""
-    installed = importlib.metadata.version("langgraph")
-    if installed != LANGGRAPH:
-        raise UnusableAgent(f"The ledger is made for langgraph {LANGGRAPH}, but {installed} is installed. Install {LANGGRAPH}.")
-    if getattr(node, "_countersign_ledger", False):
-        return
-    outer, aouter = node._wrap_tool_call, node._awrap_tool_call
-    node._wrap_tool_call = ledger.guard if outer is None else _around(outer)
-    if aouter is not None:
-        node._awrap_tool_call = _aaround(aouter)
-    elif outer is None:  # with a sync wrapper alone the node falls back to it, and the ledger is inside that
-        node._awrap_tool_call = ledger.aguard
-    node._countersign_ledger = True
-
-
-def _around(outer: Callable[..., Any]) -> Callable[..., Any]:
-    def wrap_tool_call(request: Any, execute: Callable[[Any], Any]) -> Any:
-        return outer(request, lambda inner: ledger.guard(inner, execute))
-
-    return wrap_tool_call
-
-
-def _aaround(outer: Callable[..., Any]) -> Callable[..., Any]:
-    async def awrap_tool_call(request: Any, execute: Callable[[Any], Any]) -> Any:
-        async def guarded(inner: Any) -> Any:
-            return await ledger.aguard(inner, execute)
-
-        return await outer(request, guarded)
-
-    return awrap_tool_call
 
 
 def _mode(nodes: list[Any]) -> str:

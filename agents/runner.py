@@ -18,10 +18,10 @@ from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.runtime import RunControl
 from langgraph.types import Command
 
-from agents import asks, ledger, registry, runs
+from agents import asks, ledger, registry, runs, toolnode
 from agents.checkpointer import Fenced
 from agents.effects import effects_of
-from agents.head import Head, open_calls, read_head, stored_by
+from agents.head import Head, open_calls, read_head
 from agents.heartbeat import DEPLOY, heartbeat
 from agents.outcome import Outcome, StreamEvent
 from agents.registry import Registered
@@ -109,7 +109,7 @@ class _Drive:
         with heartbeat.keep(self.lease, self._told):
             head = self._head()
             act = decide(head, self.lease)
-            log.info("advance", extra={"run": self.lease.run_id, "thread": self.lease.thread_id, "act": act})
+            log.info("advance", extra={"run": self.lease.run_id, "on_thread": self.lease.thread_id, "act": act})
             self._perform(act, head)
             if self.lost:
                 raise LeaseLost(self.lease.run_id)
@@ -149,7 +149,8 @@ class _Drive:
 
     def _continue(self, head: Head) -> None:
         self._drive(None)
-        if not self.error and stored_by(self.lease.thread_id, self.lease.run_id) == head.stored:
+        after = self._head()
+        if not self.error and after.stored == head.stored and after.unfinished and not after.asks:
             self.error = "The graph was continued and stored nothing new. It cannot go on by itself."
 
     def _replay(self, head: Head) -> None:
@@ -217,12 +218,14 @@ class _Drive:
             self._guarded(lambda: asyncio.run(self._astream(value, config, options)))
 
     def _stream(self, value: Any, config: Any, options: dict[str, Any]) -> None:
+        toolnode.turns.set({})
         for part in self.agent.graph.stream(value, config, **options):
             self._heard(part)
 
     async def _astream(self, value: Any, config: Any, options: dict[str, Any]) -> None:
         tasks: set[asyncio.Task[Any]] = set()
         ledger.in_flight.set(tasks)
+        toolnode.turns.set({})
         try:
             async with asyncio.timeout(settings.RUN_MAX_SECONDS):
                 async for part in self.agent.graph.astream(value, config, **options):

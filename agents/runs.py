@@ -279,7 +279,8 @@ def finish(outcome: Outcome) -> bool:
     """
     waits = bool(outcome.asks)
     with transaction.atomic():
-        freed = Thread.objects.filter(pk=outcome.thread_id, token=outcome.token).update(
+        held = Thread.objects.filter(pk=outcome.thread_id, token=outcome.token).exclude(holder="")  # closed once
+        freed = held.update(
             holder="",
             lease_until=None,
             status=_thread_status(outcome),

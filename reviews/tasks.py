@@ -75,7 +75,8 @@ def worker_name() -> str:
 
 def wake_on_commit(thread_id: str) -> None:
     """Wake a worker once the transaction is stored. The decision is kept whether or not anybody hears of it."""
-    transaction.on_commit(partial(wake, thread_id), robust=True)
+    # A lambda: Django names the callback when it reports its failure, and a partial has no name.
+    transaction.on_commit(lambda: wake(thread_id), robust=True)
 
 
 def wake(thread_id: str) -> bool:
@@ -85,7 +86,7 @@ def wake(thread_id: str) -> bool:
         advance.apply_async((thread_id,), retry=False, ignore_result=True)
     except Exception:
         unwoken += 1
-        log.warning("no worker could be woken; the next poll takes it", extra={"thread": thread_id})
+        log.warning("no worker could be woken; the next poll takes it", extra={"on_thread": thread_id})
         return False
     unwoken = 0
     return True
