@@ -161,7 +161,8 @@ def with_lines_of(old: str, new: str) -> str:
     Lines that still stand at the beginning and at the end keep theirs; what is between takes the most frequent one.
     """
     ends = _LINE_END.findall(old)
-    if not ends or set(ends) == {"\n"}:
+    # A lone carriage return before an empty line would melt with its line feed into one end.
+    if "\r\n" not in ends or "\r" in ends:
         return new
     usual = max(dict.fromkeys(ends), key=ends.count)
     old_lines, new_lines = normal_lines(old).split("\n"), new.split("\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.outcome import canonical_bytes
@@ -120,6 +120,8 @@ def test_line_ends_of_the_agent_stay_where_text_was_not_touched() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text("ab\r\n"), st.text("ab\n"))
+@example("\ra\n", "\n\n")
+@example("a\r\n\n", "\n\nb\n")
 def test_line_ends_never_change_the_words(old: str, new: str) -> None:
     assert with_lines_of(old, new).replace("\r\n", "\n").replace("\r", "\n") == new
 
