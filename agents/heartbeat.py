@@ -30,7 +30,7 @@ class Heartbeat:
 
     @contextmanager
     def keep(self, lease: Lease, told: Callable[[runs.Beat], None]) -> Iterator[None]:
-        """Renew ``lease`` while the body runs; ``told`` hears of a lost lease or a wish to stop, from the beating thread."""
+        """Renew ``lease`` while the body runs; ``told`` hears of a lost lease or a wish to stop, from another thread."""
         with self._lock:
             self._held[lease.run_id] = (lease, told)
             if self._thread is None or not self._thread.is_alive():
@@ -46,7 +46,7 @@ class Heartbeat:
                 self._held.pop(lease.run_id, None)
 
     def drain(self) -> None:
-        """Ask every run of this process, those that begin from now on too, to stop at its next step: the process goes away."""
+        """Ask each run of this process, also those yet to begin, to stop at its next step: the process goes away."""
         with self._lock:
             self._draining = True
             held = list(self._held.values())

@@ -10,7 +10,7 @@ from agents.runs import Lease
 
 
 def lease() -> Lease:
-    return Lease(**{name: None for name in Lease.__dataclass_fields__} | {"run_id": str(uuid.uuid4())})  # type: ignore[arg-type]
+    return Lease(**dict.fromkeys(Lease.__dataclass_fields__) | {"run_id": str(uuid.uuid4())})  # type: ignore[arg-type]
 
 
 def test_a_run_that_is_held_hears_of_the_drain_and_one_that_has_ended_does_not() -> None:
