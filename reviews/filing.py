@@ -16,6 +16,7 @@ from reviews.dialects import Proposal, ProposedAction, Refused
 from reviews.models import Action, Interrupt
 
 RAW_NAME = "interrupt"  # of the one action of a value that no dialect understands
+UNREADABLE = "A question that the desk cannot read"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # PostgreSQL refuses them in text and in jsonb
 
 
@@ -47,7 +48,7 @@ def file_ask(ask: Ask, *, thread: Thread, run_id: str, supersedes: Interrupt | N
         held_code=refused.code if refused else "",
         held_reason=storable(refused.message) if refused else "",
         note=note,
-        **_words(proposal),
+        **_words(proposal, refused),
     )
     Action.objects.bulk_create(_actions(row, proposal, digests, _calls(ask, proposal)))
     return row
@@ -87,14 +88,14 @@ def _held(value: Any) -> Proposal:
     return Proposal("raw", (ProposedAction(name=RAW_NAME, args=value),), value)
 
 
-def _words(proposal: Proposal) -> dict[str, str]:
-    """Return title and summary in the desk's words."""
-    asked = [titles.title(action.name, action.args, dialect=proposal.dialect) for action in proposal.actions]
+def _words(proposal: Proposal, refused: Refused | None) -> dict[str, str]:
+    """Return title and summary, in the desk's words."""
+    if refused:
+        return {"title": UNREADABLE, "summary": ""}
+    each = [titles.title(action.name, action.args, dialect=proposal.dialect) for action in proposal.actions]
     first = proposal.actions[0]
-    return {
-        "title": storable(titles.joined(asked))[:200],
-        "summary": storable(titles.summary(first.name, first.args))[:400],
-    }
+    summary = titles.summary(first.name, first.args) if len(each) == 1 else "; ".join(each)
+    return {"title": storable(titles.joined(each))[:200], "summary": storable(summary)[:400]}
 
 
 def _calls(ask: Ask, proposal: Proposal) -> Sequence[Call | None]:

@@ -60,7 +60,7 @@ def test_a_question_is_filed_with_its_calls(cast: Cast) -> None:
     )
     row = Interrupt.objects.get()
     assert (row.value, row.siblings) == (value, [{"name": "read", "args": {"id": 1}, "state": "waits", "result": ""}])
-    assert row.tools == " pay "
+    assert (row.tools, row.title, row.summary) == (" pay ", "Pay x", "amount: 5, to: x")
     action = Action.objects.get()
     assert (action.name, action.args, action.description) == ("pay", {"amount": 5, "to": "x"}, "Call pay")
     assert action.args_order == ["to", "amount"]  # the agent's order; canonical bytes are sorted
@@ -150,6 +150,7 @@ def test_a_call_name_that_is_no_name_is_held(cast: Cast) -> None:
     (row,) = file_outcome(cast.thread, ask(hitl(("pay\0", {}))))
 
     assert (row.held_code, row.actions.get().allowed) == ("bad_action", [])
+    assert row.title == "A question that the desk cannot read"
 
 
 def test_a_value_that_cannot_be_read_back_is_held(cast: Cast) -> None:
