@@ -30,7 +30,7 @@ class Heartbeat:
 
     @contextmanager
     def keep(self, lease: Lease, told: Callable[[runs.Beat], None]) -> Iterator[None]:
-        """Renew ``lease`` while the body runs; ``told`` hears of a lost lease or a wish to stop, from another thread."""
+        """Renew ``lease`` while the body runs; ``told`` hears of a lost lease or a wish to stop, in any thread."""
         with self._lock:
             self._held[lease.run_id] = (lease, told)
             if self._thread is None or not self._thread.is_alive():
