@@ -3,7 +3,7 @@
 PYTHON3 ?= python3
 VENV ?= .venv
 PYTHON = $(VENV)/bin/python
-PIP = $(PYTHON) -m pip install --quiet --disable-pip-version-check
+PIP = $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 SERVICES = $(PYTHON) -m project.services
 ONLY_FAST = not browser and not crash and not production
 
