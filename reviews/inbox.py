@@ -154,8 +154,9 @@ def newest(user: Any) -> int:
 
 def agent_facets(user: Any, filters: Filters) -> list[Facet]:
     rows = found(user, replace(filters, agent=""))
-    counted = rows.values_list("agent", "agent__title").annotate(Count("pk")).order_by("agent__title")
-    return [_facet(filters, "agent", (name, title, count)) for name, title, count in counted]
+    counted = rows.values_list("agent", "agent__title").annotate(count=Count("pk")).order_by("-count", "agent__title")
+    shown = [one for place, one in enumerate(counted) if place < FACETS_SHOWN or one[0] == filters.agent]
+    return [_facet(filters, "agent", one) for one in sorted(shown, key=lambda one: one[1])]
 
 
 def tool_facets(user: Any, filters: Filters) -> list[Facet]:
@@ -163,7 +164,7 @@ def tool_facets(user: Any, filters: Filters) -> list[Facet]:
     rows = matching(user, replace(filters, tool="")).values_list("tools").annotate(Count("pk")).order_by()
     for tools, count in rows:
         counted.update(dict.fromkeys(set(tools.split()), count))
-    shown = sorted(counted.most_common(FACETS_SHOWN))
+    shown = sorted({*counted.most_common(FACETS_SHOWN), (filters.tool, counted[filters.tool])} - {("", 0)})
     return [_facet(filters, "tool", (tool, tool, count)) for tool, count in shown]
 
 
@@ -180,8 +181,8 @@ def _facet(filters: Filters, name: str, shown: tuple[str, str, int]) -> Facet:
     return Facet(value, word, count, filters.address(**{name: "" if chosen else value}), chosen)
 
 
-def next_open(user: Any, *, besides: int | None = None) -> Interrupt | None:
-    """Return the oldest row that ``user`` may decide, leaving out the pause of interrupt ``besides``' own row."""
+def next_open(user: Any, *, besides: int) -> Interrupt | None:
+    """Return the oldest row that ``user`` may decide, other than the interrupt ``besides``."""
     rows = leaders(Interrupt.objects.decidable_by(user).open()).filter(held_code="")
     return rows.exclude(pk=besides).order_by("created_at", "pk").first()
 

@@ -15,6 +15,7 @@ from reviews.dialects import Problem, Verdict
 from reviews.models import Action, Draft, Interrupt, Role, agents_for
 from reviews.reveal import TextWarning, warnings_for
 from reviews.sheets import NotRecorded, Sheet
+from reviews.talk import VERDICT_WORDS
 
 
 @dataclass
@@ -40,6 +41,12 @@ class Question:
     @property
     def can_be_decided(self) -> bool:
         return self.is_open and self.may_decide and not self.is_held
+
+    @property
+    def did(self) -> str:
+        """Say in one word what was decided: "rejected"; "decided" where there were several actions."""
+        made = [getattr(sheet.action, "decision", None) for sheet in self.sheets]
+        return VERDICT_WORDS.get(made[0].verdict, "decided") if len(made) == 1 and made[0] else "decided"
 
     @property
     def several(self) -> bool:

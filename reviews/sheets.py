@@ -63,7 +63,7 @@ class Sheet:
 
     def text(self, name: str) -> str:
         """Return what was typed into one of the sheet's own fields."""
-        return (self.typed or {}).get(f"{self.prefix}-{name}", "")
+        return str(self.typed.get(f"{self.prefix}-{name}", "")) if self.typed is not None else ""
 
     @property
     def feedback(self) -> str:

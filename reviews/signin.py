@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import timedelta
-from typing import Any
 
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.urls import reverse
 from django.utils import timezone
@@ -45,25 +43,25 @@ def check_link(token: str) -> SignInLink:
     return link
 
 
-def administrators() -> list[AbstractUser]:
+def administrators() -> list[User]:
     """Return who runs the desk, the longest-serving first."""
-    users: Any = get_user_model().objects
-    return list(users.filter(is_superuser=True, is_active=True).order_by("date_joined", "pk"))
+    return list(User.objects.filter(is_superuser=True, is_active=True).order_by("date_joined", "pk"))
 
 
 @transaction.atomic
-def found_desk(token: str, *, username: str, password: str) -> AbstractUser:
-    """Spend the link on the first administrator's account. Raises LinkRefused, also when somebody was faster."""
+def found_desk(token: str, *, username: str, password: str) -> User:
+    """Spend the link on the first administrator's account. Raises LinkRefused, also when somebody was faster.
+
+    Without a password the account has none that could be guessed: it is entered by links only.
+    """
     _spend(token)
     if administrators():
         raise LinkRefused("used")
-    users: Any = get_user_model().objects
-    user: AbstractUser = users.create_superuser(username=username, password=password)
-    return user
+    return User.objects.create_superuser(username=username, password=password or None)
 
 
 @transaction.atomic
-def sign_in_as(token: str, *, username: str) -> AbstractUser:
+def sign_in_as(token: str, *, username: str) -> User:
     """Spend the link on signing in as an administrator who exists. Raises LinkRefused."""
     _spend(token)
     user = next((user for user in administrators() if user.get_username() == username), None)

@@ -15,7 +15,7 @@ from reviews.people import name_of
 Voice = Literal["agent", "outside", "us", "system"]
 Tone = Literal["", "wait", "next", "red"]
 
-VERDICT_WORDS = {"approve": "approved", "edit": "approved with a change", "reject": "rejected", "respond": "answered"}
+VERDICT_WORDS = {"approve": "approved", "edit": "changed and approved", "reject": "rejected", "respond": "answered"}
 EFFECT_WORDS = {
     "executed": "ran",
     "failed": "ran and failed",

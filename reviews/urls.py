@@ -24,6 +24,7 @@ urlpatterns = [
     path("audit/<int:seq>/", audit.entry, name="entry"),
     path("help/", person.help, name="help"),
     path("settings/", person.settings, name="settings"),
+    path("settings/password/", person.password, name="password"),
     path("sign-in/", sign_in.sign_in, name="sign-in"),
     path("sign-in/<str:token>/", sign_in.link, name="link"),
     path("sign-out/", sign_in.sign_out, name="sign-out"),

@@ -233,7 +233,7 @@ def _piece(op: str, text: str) -> SafeString:
 
 @register.filter
 def in_order_of(args: Any, other: Any) -> Any:
-    """Return arguments in the order of others: canonical bytes are sorted, the agent's own order is what people know."""
+    """Return arguments in the order of others: canonical bytes are sorted, people know the agent's own order."""
     if not isinstance(args, dict) or not isinstance(other, dict):
         return args
     return {name: args[name] for name in [*other, *args] if name in args}

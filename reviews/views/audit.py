@@ -53,7 +53,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 def _let_in(request: HttpRequest) -> None:
     """Auditors and administrators come in. Who sees no agent at all learns nothing, not even that there is a log."""
-    if agents_for(request.user, Role.AUDITOR).exists() or request.user.is_superuser:  # type: ignore[union-attr]
+    if agents_for(request.user, Role.AUDITOR).exists() or request.user.is_superuser:
         return
     if agents_for(request.user).exists():
         raise PermissionDenied("The audit log is for auditors and administrators.")

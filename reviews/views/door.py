@@ -23,7 +23,7 @@ def signed_in(view: View[Arguments]) -> View[Arguments]:
     """Let a page be seen by people who have signed in, and kept by no cache: it may show what an agent wants to do."""
 
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
+    def guarded(request: HttpRequest, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponseBase:
         if not request.user.is_authenticated:
             response: HttpResponseBase = _signed_out(request)
         else:

@@ -35,7 +35,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Say that a form was too old, and give back what was typed. Nothing of it is sent again by this page."""
     if request.headers.get("HX-Request") == "true":
         return _page(request, "_too_old.html", status=403)
-    texts = [(name, text) for name, text in request.POST.items() if name.endswith(TYPED) and text.strip()]
+    texts = [(name, str(text)) for name, text in request.POST.items() if name.endswith(TYPED) and str(text).strip()]
     return _page(request, "csrf.html", status=403, texts=texts[:MOST], back=request.path)
 
 

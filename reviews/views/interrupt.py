@@ -17,7 +17,6 @@ from reviews import decisions, drafts, inbox, questions, talk
 from reviews.models import Interrupt
 from reviews.questions import Question
 from reviews.sheets import NotRecorded, Sheet
-from reviews.talk import VERDICT_WORDS
 from reviews.views.door import is_fragment, signed_in
 
 ACTS = ("undo", "strip", "escape")
@@ -199,10 +198,7 @@ def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
 
 
 def _recorded_words(question: Question) -> str:
-    made = [getattr(sheet.action, "decision", None) for sheet in question.sheets]
-    if len(made) == 1 and made[0] is not None:
-        return VERDICT_WORDS.get(made[0].verdict, made[0].verdict)
-    return f"{len(made)} decisions"
+    return f"{len(question.sheets)} decisions" if question.several else question.did
 
 
 # --------------------------------------------------------------------------------------------------- drafts and marking
@@ -248,7 +244,7 @@ def _work(request: HttpRequest, question: Question, act: tuple[str, str]) -> Htt
 
 
 def _act(posted: QueryDict) -> tuple[str, str] | None:
-    return next(((act, posted[act]) for act in ACTS if act in posted), None)
+    return next(((act, str(posted[act])) for act in ACTS if act in posted), None)
 
 
 def _address(question: Question, sheet: Sheet) -> str:

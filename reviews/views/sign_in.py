@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
+
 from django import forms
 from django.contrib.auth import get_user_model, login, logout
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.models import AbstractUser
+from django.contrib.auth.models import User
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
@@ -44,7 +46,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     return render(request, "sign_in.html", context, status=422 if form.errors else 200)
 
 
-def _come_in(request: HttpRequest, user: AbstractUser, wanted: str) -> HttpResponse:
+def _come_in(request: HttpRequest, user: User, wanted: str) -> HttpResponse:
     _enter(request, user, how="password")
     kept = unseal(request.POST.get("kept", ""))
     if kept is not None and not drafts.keep_sealed(user, *kept):
@@ -52,7 +54,7 @@ def _come_in(request: HttpRequest, user: AbstractUser, wanted: str) -> HttpRespo
     return redirect(_inside(request, wanted))
 
 
-def _enter(request: HttpRequest, user: AbstractUser, *, how: str) -> None:
+def _enter(request: HttpRequest, user: User, *, how: str) -> None:
     """Sign in, and remember how: each decision's entry in the log says it."""
     login(request, user, backend=BACKEND)
     request.session["signed_in"] = how
@@ -74,7 +76,7 @@ class FirstPerson(forms.Form):
     """Name and password of the first administrator, checked as Django checks them everywhere."""
 
     username = forms.CharField(max_length=150, validators=[UnicodeUsernameValidator()])
-    password = forms.CharField(strip=False)
+    password = forms.CharField(strip=False, required=False)
 
     def clean_username(self) -> str:
         name: str = self.cleaned_data["username"]
@@ -84,6 +86,8 @@ class FirstPerson(forms.Form):
 
     def clean_password(self) -> str:
         password: str = self.cleaned_data["password"]
+        if not password:
+            return ""
         validate_password(password, get_user_model()(username=self.cleaned_data.get("username", "")))
         return password
 
@@ -102,12 +106,25 @@ def link(request: HttpRequest, token: str) -> HttpResponse:
             return redirect("reviews:inbox")
     except signin.LinkRefused as refusal:
         return _refused(request, refusal.reason)
-    context = {"form": form, "administrators": administrators, "agents": Agent.objects.filter(is_active=True)}
+    context = {
+        "form": form,
+        "administrators": administrators,
+        "agents": Agent.objects.filter(is_active=True),
+        "proposed": _proposed_name(),
+    }
     invalid = request.method == "POST"
     return render(request, "link.html", context, status=422 if invalid else 200)
 
 
-def _spend(request: HttpRequest, token: str, form: FirstPerson) -> AbstractUser | None:
+def _proposed_name() -> str:
+    """Return the name of the account that runs the desk: the first person is most often the one who started it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user on this machine
+        return "admin"
+
+
+def _spend(request: HttpRequest, token: str, form: FirstPerson) -> User | None:
     if signin.administrators():
         return signin.sign_in_as(token, username=request.POST.get("administrator", ""))
     if not form.is_valid():
