@@ -13,12 +13,12 @@ from typing import Any, Literal
 from django.contrib.auth.models import Group, User
 
 from agents import runs
-from agents.models import Agent, Thread
+from agents.models import Agent, Run, Thread, ToolPermit
 from agents.outcome import Ask, Call, CallKey, Effect, Outcome, Sibling, canonical_bytes
-from reviews.decisions import Receipt, record_decisions
+from reviews.decisions import Invalid, Receipt, record_decisions
 from reviews.dialects import Verdict
 from reviews.intake import record_outcome
-from reviews.models import Grant, Interrupt, Role
+from reviews.models import Decision, Grant, Interrupt, Role
 
 PASSWORD = "correct horse battery"
 SUBMIT = "submit-1"  # what names one submit of a form
@@ -157,3 +157,20 @@ def decide(user: User, row: Interrupt, *verdicts: Verdict, token: str = SUBMIT, 
     """Decide as a form would that was made on ``row``. ``changed``: version or digest of an older form."""
     shown: dict[str, Any] = {"version": row.version, "digest": row.digest} | changed
     return record_decisions(user, row.pk, submit_token=token, verdicts=verdicts, **shown)
+
+
+# ---------------------------------------------------------------------------------------------------- what then is so
+
+
+def codes(error: Invalid) -> set[tuple[int | None, str, str]]:
+    """Return (position, field, code) of each problem."""
+    return {(problem.position, problem.field, problem.code) for problem in error.problems}
+
+
+def assert_untouched(row: Interrupt) -> None:
+    """Nothing was decided, nothing will be resumed."""
+    row.refresh_from_db()
+    assert row.status == "open"
+    assert not Decision.objects.exists()
+    assert not Run.objects.filter(kind="resume").exists()
+    assert not ToolPermit.objects.exists()
