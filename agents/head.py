@@ -99,17 +99,18 @@ def _waiting(agent: Registered, thread_id: str, snapshot: Any) -> list[Waiting]:
     pending = {one.id: (one, task) for task in snapshot.tasks for one in task.interrupts}
     if not pending:
         return []
-    deepest: dict[str, tuple[str, str, str]] = {}
-    for namespace, checkpoint_id, task_id, interrupts in agent.graph.checkpointer.interrupt_writes(thread_id):
+    deepest: dict[str, tuple[str, str]] = {}
+    for namespace, _, task_id, interrupts in agent.graph.checkpointer.interrupt_writes(thread_id):
         for one in interrupts:
             if one.id in pending and len(namespace) >= len(deepest.get(one.id, ("",))[0]):
-                deepest[one.id] = (namespace, checkpoint_id, task_id)
+                deepest[one.id] = (namespace, task_id)
+    # All questions of a head share its checkpoint id, wherever they were raised: they stand on one page.
     head = snapshot.config["configurable"]["checkpoint_id"]
     found = []
     for interrupt_id, (one, task) in pending.items():
-        namespace, checkpoint_id, task_id = deepest.get(interrupt_id, ("", head, task.id))
+        namespace, task_id = deepest.get(interrupt_id, ("", task.id))
         messages = messages_of(snapshot.values) if not namespace else _messages_in(agent, thread_id, namespace)
-        found.append(Waiting(one, namespace, task_id, checkpoint_id, task.name, messages))
+        found.append(Waiting(one, namespace, task_id, head, task.name, messages))
     return found
 
 

@@ -107,18 +107,29 @@ class Poller(threading.Thread):
         super().__init__(name="poller", daemon=True)
         self._poll = poll
         self._ending = threading.Event()
+        self._failures = 0  # in a row
 
     def run(self) -> None:
-        while not self._ending.wait(settings.POLL_SECONDS):
-            try:
-                self._poll()
-            except DatabaseError:
-                log.warning("the poller could not read the database; it tries again", exc_info=True)
-                connection.close()
-            except Exception:
-                log.exception("the poller failed; it tries again")
+        while not self._ending.wait(self._pause()):
+            self._sweep()
             close_old_connections()
         connection.close()
+
+    def _pause(self) -> float:
+        """Return the seconds to the next sweep; while the database is away, up to a minute."""
+        return min(settings.POLL_SECONDS * 2 ** min(self._failures, 5), max(settings.POLL_SECONDS, 60))
+
+    def _sweep(self) -> None:
+        try:
+            self._poll()
+        except DatabaseError as error:
+            self._failures += 1
+            log.warning("the database is away (%s); the poller tries again in %g s", error, self._pause())
+            connection.close()
+        except Exception:
+            log.exception("the poller failed; it tries again")
+        else:
+            self._failures = 0
 
     def stop(self, *, timeout: float = 10) -> None:
         """Drain what this process runs, and wait for the poller to end."""
