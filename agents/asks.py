@@ -1,7 +1,7 @@
 """What a thread asks: from the interrupts that wait at its head to plain Asks, with the calls they are about.
 
-Batched payloads carry no ids. So the asked calls are matched, as an ordered subsequence on name and arguments, to the last AI
-message of the namespace in which the interrupt was raised. Where two matches are possible the ids stay empty.
+Batched payloads carry no ids. So the asked calls are matched, as an ordered subsequence on name and arguments, to the
+last AI message of the namespace in which the interrupt was raised. Where two matches are possible the ids stay empty.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _field(value: Any, name: str) -> Any:
     return plain.get(name) if isinstance(plain, Mapping) else None
 
 
-# -------------------------------------------------------------------------------------------------------------- the calls
+# ------------------------------------------------------------------------------------------------------------ the calls
 
 
 def asked_calls(value: Any) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def last_ai(messages: Sequence[Any]) -> AIMessage | None:
     return next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
 
 
-# ----------------------------------------------------------------------------------------------------------- the siblings
+# --------------------------------------------------------------------------------------------------------- the siblings
 
 
 def _siblings(thread_id: str, one: Waiting, asked: set[CallKey]) -> tuple[Sibling, ...]:
@@ -178,7 +178,9 @@ def _results(thread_id: str, keys: list[CallKey], messages: Iterable[Any]) -> di
 
 
 def record_calls(thread_id: str, asks: Sequence[Ask]) -> None:
-    """Write down which calls people are asked about, before the outcome is returned: the ledger holds them from here on."""
+    """Write down which calls people are asked about, before the outcome is returned: the ledger holds them from here
+    on.
+    """
     for ask in asks:
         for call in ask.calls:
             if call.key is None:

@@ -90,9 +90,7 @@ def _by_message(permit: ToolPermit, message: ToolMessage) -> Any:
 def _messages(agent: Registered, thread_id: str, namespace: str, head: Head) -> Sequence[Any]:
     if not namespace:
         return head.messages
-    saved = agent.graph.checkpointer.get_tuple(
-        {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
-    )
+    saved = agent.graph.checkpointer.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}})
     return messages_of(saved.checkpoint["channel_values"]) if saved else ()
 
 
@@ -116,4 +114,3 @@ def _effect(permit: ToolPermit, state: Any, *, result: str = "") -> Effect:
         name=permit.name,
         result=result,
     )
-

@@ -1,8 +1,8 @@
 """The head of a thread, as far as deciding the next step needs it: read from stored rows, never guessed.
 
 ``state.next`` lies (it is empty while a step's writes are stored and its checkpoint is not), so two facts decide.
-*Landed*: a checkpoint, or a write other than an interrupt, bears the run's id. *Unfinished*: the head has a task with no
-stored write and no pending interrupt, or has tasks and none of them waits.
+*Landed*: a checkpoint, or a write other than an interrupt, bears the run's id. *Unfinished*: the head has a task with
+no stored write and no pending interrupt, or has tasks and none of them waits.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _unfinished(tasks: Sequence[Any], writes: Sequence[Any]) -> bool:
     control = ("__interrupt__", "__resume__", "__error__", "__error_source_node__")
     written = {task_id for task_id, channel, _ in writes if channel not in control}
     idle = [task for task in tasks if task.id not in written and not task.interrupts]
-    return bool(idle) or bool(tasks) and not any(task.interrupts for task in tasks)
+    return bool(idle) or (bool(tasks) and not any(task.interrupts for task in tasks))
 
 
 def _answered(task_id: str, writes: Sequence[Any]) -> bool:
@@ -92,7 +92,7 @@ def messages_of(values: Any) -> list[Any]:
     return list(messages) if isinstance(messages, list | tuple) else []
 
 
-# ------------------------------------------------------------------------------------------------------------- interrupts
+# ----------------------------------------------------------------------------------------------------------- interrupts
 
 
 def _waiting(agent: Registered, thread_id: str, snapshot: Any) -> list[Waiting]:
@@ -115,13 +115,11 @@ def _waiting(agent: Registered, thread_id: str, snapshot: Any) -> list[Waiting]:
 
 
 def _messages_in(agent: Registered, thread_id: str, namespace: str) -> list[Any]:
-    saved = agent.graph.checkpointer.get_tuple(
-        {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
-    )
+    saved = agent.graph.checkpointer.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}})
     return messages_of(saved.checkpoint["channel_values"]) if saved else []
 
 
-# ------------------------------------------------------------------------------------------------------------ breakpoints
+# ---------------------------------------------------------------------------------------------------------- breakpoints
 
 
 def _breakpoint(agent: Registered, saved: Any, snapshot: Any) -> Ask | None:
@@ -161,7 +159,7 @@ def _stops_after(graph: Any, snapshot: Any) -> bool:
     if not after or snapshot.parent_config is None:
         return False
     done = [task.name for task in graph.get_state(snapshot.parent_config).tasks]
-    return after == "*" and bool(done) or any(node in after for node in done)
+    return (after == "*" and bool(done)) or any(node in after for node in done)
 
 
 def open_calls(messages: Sequence[Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,10 @@ _saver = DjangoSaver()
 
 
 def conversation(thread_id: str) -> tuple[MessageView, ...]:
-    """Return the messages at the head of a thread, oldest first, each tool call with its result. () for a new thread."""
+    """Return the messages at the head of a thread, oldest first, each tool call with its result.
+
+    () for a new thread.
+    """
     snapshot = head_snapshot(thread_id)
     return snapshot.messages if snapshot else ()
 
@@ -48,10 +51,7 @@ def _views(thread_id: str, messages: list[Any]) -> tuple[MessageView, ...]:
 def _is_told(message: Any, messages: list[Any]) -> bool:
     """A tool message is shown inside the call that it answers."""
     return isinstance(message, ToolMessage) and any(
-        call["id"] == message.tool_call_id
-        for one in messages
-        if isinstance(one, AIMessage)
-        for call in one.tool_calls
+        call["id"] == message.tool_call_id for one in messages if isinstance(one, AIMessage) for call in one.tool_calls
     )
 
 

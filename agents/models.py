@@ -97,7 +97,9 @@ class Run(models.Model):
     kind = models.CharField(max_length=10, choices=Kind)
     status = models.CharField(max_length=20, choices=Status, default=Status.PENDING)
     position = models.BigIntegerField(default=0)  # order among the pending runs of its kind
-    payload = CanonicalField(null=True)  # input: {"text"} or {"values"}; resume: Permit without its calls; replay: its start
+    payload = CanonicalField(
+        null=True
+    )  # input: {"text"} or {"values"}; resume: Permit without its calls; replay: its start
     context = CanonicalField(null=True)  # passed to the graph on every advance; LangGraph does not keep it
     author = models.CharField(max_length=150, blank=True)
     submit_token = models.CharField(max_length=64, blank=True)
@@ -122,7 +124,9 @@ class Run(models.Model):
                 fields=["thread"], name="run_one_running_a_thread", condition=models.Q(status="running")
             ),
             models.UniqueConstraint(
-                fields=["thread", "author", "submit_token"], name="run_one_a_submit", condition=~models.Q(submit_token="")
+                fields=["thread", "author", "submit_token"],
+                name="run_one_a_submit",
+                condition=~models.Q(submit_token=""),
             ),
         ]
 
@@ -267,7 +271,10 @@ class ToolExecution(models.Model):
 
 
 class LedgerIncident(models.Model):
-    """The ledger refused a call. Kept here so that `agents` needs no reviewer; the audit log takes it up from the outcome."""
+    """The ledger refused a call.
+
+    Kept here so that `agents` needs no reviewer; the audit log takes it up from the outcome.
+    """
 
     thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="incidents")
     run_id = models.CharField(max_length=64, blank=True)

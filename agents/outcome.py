@@ -2,10 +2,10 @@
 
 Whatever crosses from ``agents`` to ``reviews`` or back is one of these classes, never a LangGraph object.
 
-Canonical form (source: DESIGN section 5). JSON, keys sorted, ASCII only, no blanks. Integers and floats stay apart (``1`` and
-``1.0``). What JSON cannot hold is tagged: ``{"__cs__": ["decimal", "1.10"]}``. An object that has other than text keys, or that
-has the key ``__cs__`` itself, is tagged as ``map``; so two different values never share one form, but for tuples, which are
-lists (msgpack already made them so).
+Canonical form (DESIGN section 5): JSON, keys sorted, ASCII only, no blanks. Integers and floats stay apart (``1``
+and ``1.0``). What JSON cannot hold is tagged: ``{"__cs__": ["decimal", "1.10"]}``. An object that has other than text
+keys, or that has the key ``__cs__`` itself, is tagged as ``map``. So two different values never share one form, but for
+tuples, which are lists (msgpack already made them so).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NotCanonical(ValueError):
         self.code = code
 
 
-# ---------------------------------------------------------------------------------------------------------------- canonical
+# ------------------------------------------------------------------------------------------------------------ canonical
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -106,7 +106,9 @@ def _tagged_object(value: Any, depth: int) -> Any:
             return {TAG: ["uuid", str(value)]}
     plain = as_plain(value)
     if plain is value:
-        raise NotCanonical("unknown_type", f"A value of type {type(value).__qualname__} cannot be written down exactly.")
+        raise NotCanonical(
+            "unknown_type", f"A value of type {type(value).__qualname__} cannot be written down exactly."
+        )
     return _tagged(plain, depth)
 
 
@@ -140,7 +142,7 @@ _READERS: dict[str, Any] = {
 
 
 def as_plain(value: Any) -> Any:
-    """Turn one object (pydantic model, dataclass, enum, subclass of a plain type) into plain data; else return it as it is.
+    """Turn one object (pydantic model, dataclass, enum, subclass of a plain type) into plain data, or return it as is.
 
     Only the outermost layer; what it holds is converted when its turn comes.
     """
@@ -159,7 +161,7 @@ def as_plain(value: Any) -> Any:
 
 
 def type_names(value: Any, path: str = "") -> dict[str, str]:
-    """Map the JSON-pointer path of each object in ``value`` that is not plain data to its type's name, for display only."""
+    """Map the path (JSON pointer) of each object in ``value`` that is no plain data to its type's name, for display."""
     found: dict[str, str] = {}
     plain = as_plain(value)
     if plain is not value:
@@ -173,12 +175,15 @@ def type_names(value: Any, path: str = "") -> dict[str, str]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------ agents -> reviews
+# ---------------------------------------------------------------------------------------------------- agents -> reviews
 
 
 @dataclass(frozen=True)
 class CallKey:
-    """Names one tool call for good. Tool call ids like ``call_0`` come again each turn; with the message id they do not."""
+    """Names one tool call for good.
+
+    Tool call ids like ``call_0`` come again each turn; with the message id they do not.
+    """
 
     message_id: str
     tool_call_id: str
@@ -189,7 +194,10 @@ class CallKey:
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call that an interrupt asks about. ``key`` is None where the payload could not be matched without doubt."""
+    """One tool call that an interrupt asks about.
+
+    ``key`` is None where the payload could not be matched without doubt.
+    """
 
     name: str
     args: Any
@@ -199,7 +207,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Sibling:
-    """Another call of the same turn, which is not asked about. ``state``: ``ran``, ``waits`` (runs by itself afterwards)."""
+    """Another call of the same turn, which is not asked about.
+
+    ``state``: ``ran``, ``waits`` (runs by itself afterwards).
+    """
 
     name: str
     args: Any
@@ -237,7 +248,9 @@ class Effect:
     interrupt_id: str
     namespace: str
     position: int  # index of the action inside its interrupt
-    state: Literal["executed", "failed", "rejected", "responded", "answered", "continued", "stopped", "missing", "refused"]
+    state: Literal[
+        "executed", "failed", "rejected", "responded", "answered", "continued", "stopped", "missing", "refused"
+    ]
     name: str = ""
     args: bytes | None = None  # canonical; what the tool really received, where the ledger saw it
     result: str = ""
@@ -246,7 +259,10 @@ class Effect:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one advance ended. ``status`` is the run's next status; ``asks`` lists everything that waits at the head now."""
+    """How one advance ended.
+
+    ``status`` is the run's next status; ``asks`` lists everything that waits at the head now.
+    """
 
     thread_id: str
     run_id: str
@@ -255,18 +271,22 @@ class Outcome:
     head: str = ""  # checkpoint id
     asks: tuple[Ask, ...] = ()
     known: bool = True  # False: the head could not be read, so nothing may be withdrawn because of `asks`
-    gone: tuple[tuple[str, str], ...] = ()  # (namespace, interrupt id) decided, yet without effect: withdraw, tell people
+    # (namespace, interrupt id) decided, yet without effect: withdraw, tell people
+    gone: tuple[tuple[str, str], ...] = ()
     effects: tuple[Effect, ...] = ()
     error: str = ""
     stuck: bool = False  # the thread is poisoned: only replaying its head helps
 
 
-# ------------------------------------------------------------------------------------------------------------ reviews -> agents
+# ---------------------------------------------------------------------------------------------------- reviews -> agents
 
 
 @dataclass(frozen=True)
 class CallPermit:
-    """What was decided about one call. ``digest`` covers name and arguments that may run (empty for reject and respond)."""
+    """What was decided about one call.
+
+    ``digest`` covers name and arguments that may run (empty for reject and respond).
+    """
 
     verdict: Literal["approve", "edit", "reject", "respond"]
     key: CallKey | None
@@ -289,7 +309,10 @@ class Permit:
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """One event of the durable stream. ``kind``: message, tool, node, checkpoint, interrupt, custom, status, error, end."""
+    """One event of the durable stream.
+
+    ``kind``: message, tool, node, checkpoint, interrupt, custom, status, error, end.
+    """
 
     thread_id: str
     run_id: str

@@ -15,6 +15,7 @@ from agents import toolnode
 from agents.checkpointer import DjangoSaver
 from agents.models import Agent
 
+
 class UnknownAgent(LookupError):
     """No agent of this name is registered here."""
 
@@ -66,7 +67,10 @@ def names() -> list[str]:
 
 
 def sync() -> None:
-    """Bring the Agent rows up to date with the registry. Rows of agents that are gone stay, inactive: threads point at them."""
+    """Bring the Agent rows up to date with the registry.
+
+    Rows of agents that are gone stay, inactive: threads point at them.
+    """
     for name in names():
         Agent.objects.update_or_create(name=name, defaults=_row(name))
     Agent.objects.exclude(name__in=names()).update(is_active=False, problem="This agent is not registered any more.")
@@ -138,8 +142,8 @@ def _guarantee(nodes: list[ToolNode]) -> dict[str, str]:
     if nodes:
         return {"guarantee": "once", "guarantee_reason": ""}
     reason = (
-        "This graph has no ToolNode that the ledger can reach. What its nodes do themselves may happen again after a crash:"
-        " a node runs again from its top. Put tools into a ToolNode (create_agent does) to have each call run once."
+        "This graph has no ToolNode that the ledger can reach. What its nodes do themselves may happen again after a"
+        " crash: a node runs again from its top. Tools in a ToolNode (create_agent makes one) run once."
     )
     return {"guarantee": "at least once", "guarantee_reason": reason}
 

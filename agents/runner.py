@@ -1,7 +1,7 @@
 """Looks at the head and acts. The only module that calls a graph.
 
-``advance`` may be repeated at will: it reads what is stored, and does only what is still missing. ``decide`` is the table of
-DESIGN section 4, as a function without side effects.
+``advance`` may be repeated at will: it reads what is stored, and does only what is still missing. ``decide`` is the
+table of DESIGN section 4, as a function without side effects.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.runtime import RunControl
 from langgraph.types import Command
 
-from agents import asks, ledger, registry, runs, toolnode
+from agents import asks, ledger, registry, toolnode
 from agents.checkpointer import Fenced
 from agents.effects import effects_of
 from agents.head import Head, open_calls, read_head
@@ -29,9 +29,7 @@ from agents.runs import Beat, Lease
 
 log = logging.getLogger(__name__)
 
-Act = Literal[
-    "start", "answer", "continue", "stop", "replay", "wait", "settle", "asked otherwise", "no effect", "fail"
-]
+Act = Literal["start", "answer", "continue", "stop", "replay", "wait", "settle", "asked otherwise", "no effect", "fail"]
 Emit = Callable[[StreamEvent], None]
 
 _STRICT = "__pregel_strict_resume"  # refuses an unknown interrupt id instead of ignoring it; no public name in 1.2.24
@@ -72,8 +70,10 @@ def decide(head: Head, lease: Lease) -> Act:
 
 
 def _decide_breakpoint(head: Head, lease: Lease) -> Act:
-    here = head.breakpoint is not None and lease.kind == "resume" and (
-        lease.payload["interrupt_id"] == head.breakpoint.interrupt_id
+    here = (
+        head.breakpoint is not None
+        and lease.kind == "resume"
+        and (lease.payload["interrupt_id"] == head.breakpoint.interrupt_id)
     )
     if not here:
         return "no effect" if lease.kind == "resume" and not head.landed else "wait"
@@ -154,7 +154,7 @@ class _Drive:
             self.error = "The graph was continued and stored nothing new. It cannot go on by itself."
 
     def _replay(self, head: Head) -> None:
-        """Start again from a checkpoint (the head, unless the run names another): a new branch that becomes the head."""
+        """Start again from a checkpoint, the head unless the run names another: a branch, which becomes the head."""
         start = self.lease.payload or {}
         checkpoint_id = start.get("checkpoint_id") or head.checkpoint_id
         self._drive(None, checkpoint_id=checkpoint_id)

@@ -1,7 +1,7 @@
 """The verbs on Run and Thread. Each changes state by comparing, in the database's own time; none of them calls a graph.
 
-The database is the queue. A thread has one runner: whoever raised its fencing token last. Everything that a runner writes is
-compared with that token.
+The database is the queue. A thread has one runner: whoever raised its fencing token last. Everything that a runner
+writes is compared with that token.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Beat:
     stop: str
 
 
-# --------------------------------------------------------------------------------------------------------------- enqueue
+# -------------------------------------------------------------------------------------------------------------- enqueue
 
 
 def create_thread(agent_name: str, *, title: str = "", author: str = "") -> str:
@@ -146,7 +146,7 @@ def queue(thread_id: str) -> QuerySet[Run]:
     return _ordered(Run.objects.filter(thread_id=thread_id, status=Run.Status.PENDING))
 
 
-# ----------------------------------------------------------------------------------------------------------------- claim
+# ---------------------------------------------------------------------------------------------------------------- claim
 
 
 def _free() -> Q:
@@ -245,7 +245,7 @@ def new_worker_name() -> str:
     return f"{socket.gethostname()[:40]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
-# --------------------------------------------------------------------------------------------------------- beat, release
+# -------------------------------------------------------------------------------------------------------- beat, release
 
 
 def beat(lease: Lease) -> Beat:

@@ -1,7 +1,8 @@
-"""Where the ledger sits: around the execution of every ToolNode of this process. The one place that knows LangGraph's privates.
+"""Where the ledger sits: around the execution of every ToolNode of this process. The one place that knows LangGraph's
+privates.
 
-On the class, not on nodes: an agent that is built inside a tool has a ToolNode which no walk over the graph finds. What runs
-without the runner's mark (another program, a test of a graph) passes through.
+On the class, not on nodes: an agent that is built inside a tool has a ToolNode which no walk over the graph finds.
+What runs without the runner's mark (another program, a test of a graph) passes through.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def install() -> None:
     """Put the ledger innermost around each tool, under all wrappers, once a process. Raises WrongVersion."""
     installed = importlib.metadata.version("langgraph")
     if installed != LANGGRAPH:
-        raise WrongVersion(f"The ledger is made for langgraph {LANGGRAPH}, but {installed} is installed. Install {LANGGRAPH}.")
+        raise WrongVersion(
+            f"The ledger is made for langgraph {LANGGRAPH}, but {installed} is installed. Install {LANGGRAPH}."
+        )
     if getattr(ToolNode, "_countersign_ledger", False):
         return
     _guard_tools()
@@ -54,8 +57,9 @@ def _guard_tools() -> None:
 def _keep_turns() -> None:
     """Let calls that share a task run one after the other, in call order.
 
-    ``create_agent`` gives each call a task. A bare ToolNode runs all calls in one, in parallel, and LangGraph hands answers out
-    by counting the task's interrupts: with two tools that ask, the quicker one would get the other's answer.
+    ``create_agent`` gives each call a task. A bare ToolNode runs all calls in one, in parallel, and LangGraph hands
+    answers out by counting the task's interrupts: with two tools that ask, the quicker one would get the other's
+    answer.
     """
     run_one, arun_one = ToolNode._run_one, ToolNode._arun_one
 

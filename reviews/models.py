@@ -16,7 +16,6 @@ from agents.fields import CanonicalField
 from agents.models import Agent, Run, Thread
 
 
-
 class Role(models.TextChoices):
     REVIEWER = "reviewer"
     OPERATOR = "operator"
@@ -102,7 +101,8 @@ class Interrupt(models.Model):
     title = models.CharField(max_length=200)
     summary = models.CharField(max_length=400, blank=True)
     tools = models.CharField(max_length=400, blank=True)  # tool names, for the filter: " a b "
-    held_code = models.CharField(max_length=30, blank=True)  # the value breaks its dialect's rules: shown, never approved
+    # the value breaks its dialect's rules: shown, never approved
+    held_code = models.CharField(max_length=30, blank=True)
     held_reason = models.TextField(blank=True)
     note = models.TextField(blank=True)  # e.g. "the answer was not taken", for the next reader
     created_at = models.DateTimeField(db_default=Now())

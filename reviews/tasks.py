@@ -63,14 +63,13 @@ def _emit(lease: Lease, event: StreamEvent) -> None:
 def worker_name() -> str:
     """Return this process's name as a worker; a forked child gets one of its own."""
 
-
     global _worker, _worker_pid
     if _worker_pid != os.getpid():
         _worker, _worker_pid = runs.new_worker_name(), os.getpid()
     return _worker
 
 
-# ------------------------------------------------------------------------------------------------------------------ wake
+# ----------------------------------------------------------------------------------------------------------------- wake
 
 
 def wake_on_commit(thread_id: str) -> None:
@@ -80,7 +79,10 @@ def wake_on_commit(thread_id: str) -> None:
 
 
 def wake(thread_id: str) -> bool:
-    """Tell a worker now. False when the broker does not take it: counted, never an error, since the poller will find it."""
+    """Tell a worker now.
+
+    False when the broker does not take it: counted, never an error, since the poller will find it.
+    """
     global unwoken
     try:
         advance.apply_async((thread_id,), retry=False, ignore_result=True)
@@ -92,7 +94,7 @@ def wake(thread_id: str) -> bool:
     return True
 
 
-# ---------------------------------------------------------------------------------------------------------------- poller
+# --------------------------------------------------------------------------------------------------------------- poller
 
 
 def poll_once() -> int:

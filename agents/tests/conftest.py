@@ -12,7 +12,10 @@ from agents import connections, registry
 
 @pytest.fixture
 def shop(settings: Any, tmp_path: Path, transactional_db: None) -> Any:
-    """The catalog's agents, registered, on demo data of this test alone. Returns the module that shows what they did."""
+    """The catalog's agents, registered, on demo data of this test alone.
+
+    Returns the module that shows what they did.
+    """
     from agents import demo
 
     settings.DATA_DIR = tmp_path

@@ -26,11 +26,12 @@ def step(thread_id: str, *, worker: str = "shell") -> Outcome:
 
 
 def answer(thread_id: str, ask: Ask, value: Any, verdicts: list[str], *, edits: dict[int, Any] | None = None) -> str:
-    """Line up the answer to one ask as the desk would: with permits for the calls that the ask names. Returns the run's id."""
+    """Line up the answer to one ask as the desk would: with permits for the calls that the ask names.
+
+    Returns the run's id.
+    """
     edits = edits or {}
-    calls = [
-        _call_permit(ask, position, verdict, edits.get(position)) for position, verdict in enumerate(verdicts)
-    ]
+    calls = [_call_permit(ask, position, verdict, edits.get(position)) for position, verdict in enumerate(verdicts)]
     permit = Permit(ask.interrupt_id, ask.namespace, ask.digest, canonical_bytes(value), tuple(calls))
     payload = {
         "interrupt_id": permit.interrupt_id,

@@ -1,7 +1,7 @@
 """A worker is killed at every database operation of a run, in a real process; what is left is finished by the next one.
 
-The child is forked and ends with ``os._exit`` right before, or right after, its nth operation of the saver or the ledger: no
-handler of ours runs, as with ``kill -9``.
+The child is forked and ends with ``os._exit`` right before, or right after, its nth operation of the saver or the
+ledger: no handler of ours runs, as with ``kill -9``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def lapse(thread_id: str) -> None:
 
 
 def finish(thread_id: str, demo: Any) -> tuple[Outcome, list[Effect]]:
-    """Advance until the thread rests; tell the ledger what really happened when it asks. Returns all effects on the way."""
+    """Advance until the thread rests; tell the ledger what really happened when it asks.
+
+    Returns all effects on the way.
+    """
     outcome = driving.step(thread_id)
     effects = list(outcome.effects)
     for _ in range(4):

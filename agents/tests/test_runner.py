@@ -105,7 +105,7 @@ def test_a_call_that_was_never_asked_about_passes_and_is_recorded(shop: Any) -> 
     assert not ToolCall.objects.filter(thread_id=thread_id).exists()
 
 
-# --------------------------------------------------------------------------------------------------------- fork and replay
+# ------------------------------------------------------------------------------------------------------ fork and replay
 
 
 def test_a_fork_past_the_pause_asks_again(shop: Any) -> None:
@@ -164,7 +164,12 @@ def test_a_changed_question_is_not_answered(shop: Any) -> None:
         (ask,) = step(thread_id).asks
         answer(thread_id, ask, decisions(APPROVE), ["approve"])
         Run.objects.filter(thread_id=thread_id, kind="resume").update(
-            payload={"interrupt_id": ask.interrupt_id, "namespace": "", "digest": "0" * 64, "answer": decisions(APPROVE)}
+            payload={
+                "interrupt_id": ask.interrupt_id,
+                "namespace": "",
+                "digest": "0" * 64,
+                "answer": decisions(APPROVE),
+            }
         )
         outcome = step(thread_id)
     assert not ran
@@ -264,7 +269,7 @@ def test_tools_that_share_a_task_get_their_own_answers_and_run_once(shop: Any) -
     assert ran == [(name, {"answer": f"for {name}"}) for name in ("one", "two", "three")]
 
 
-# ------------------------------------------------------------------------------------------------------- claims and leases
+# ---------------------------------------------------------------------------------------------------- claims and leases
 
 
 def test_one_runner_a_thread(shop: Any) -> None:
@@ -314,7 +319,8 @@ def test_a_number_too_large_for_a_checkpoint_is_said_in_words(shop: Any) -> None
 def test_a_message_sent_twice_is_one(shop: Any) -> None:
     thread_id = runs.create_thread("support", author="olga")
     sent = [
-        runs.enqueue(thread_id, kind="input", payload={"text": "hi"}, author="olga", submit_token="s1") for _ in range(2)
+        runs.enqueue(thread_id, kind="input", payload={"text": "hi"}, author="olga", submit_token="s1")
+        for _ in range(2)
     ]
     assert sent[0] == sent[1]
     assert Run.objects.filter(thread_id=thread_id).count() == 1

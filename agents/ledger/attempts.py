@@ -1,0 +1,107 @@
+"""Who wants to run what: one call as it stands right before the tool, read from LangGraph's request."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage
+
+from agents.models import run_of
+from agents.outcome import CallKey, digest
+
+NAMESPACE = uuid.UUID("6f7c1f0e-6d5b-4a53-9a2e-6b0f0f3f7f11")  # of execution ids: UUID5 of their key
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One call as it stands right before the tool: who asks to run what, under which token."""
+
+    thread_id: str
+    namespace: str
+    task_id: str
+    key: CallKey
+    run_id: str
+    token: int
+    name: str
+    args: dict[str, Any]
+    idempotent: bool
+
+    @property
+    def execution_id(self) -> uuid.UUID:
+        parts = (self.thread_id, self.namespace, self.task_id, self.key.message_id, self.key.tool_call_id)
+        return uuid.uuid5(NAMESPACE, "\x1f".join(parts))
+
+    @property
+    def digest(self) -> str:
+        return digest({"name": self.name, "args": self.args})
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the ledger says: run it (perhaps with other arguments), give back, refuse, or ask people first."""
+
+    act: Literal["run", "give back", "refuse", "ask"]
+    args: dict[str, Any] | None = None
+    result: Any = None
+    interrupts: int = 0  # answers that the tool took, which a given-back result must count again
+    text: str = ""
+    question: str = ""
+
+
+def is_ours(request: Any) -> bool:
+    """Tell whether the desk's runner runs this graph.
+
+    (Without a tool of that name the ToolNode says so, and nothing runs.)
+    """
+    return run_of(request.runtime.config)[1] is not None
+
+
+def attempt_of(request: Any) -> Attempt:
+    """Read from a ToolCallRequest who wants to run what."""
+    runtime, call = request.runtime, request.tool_call
+    configurable = runtime.config.get("configurable", {})
+    run_id, token = run_of(runtime.config)
+    own = runtime.execution_info.checkpoint_ns if runtime.execution_info else configurable.get("checkpoint_ns", "")
+    parent, _, last = own.rpartition("|")
+    message = message_of(request.state, call["id"])
+    metadata = getattr(request.tool, "metadata", None) or {}
+    return Attempt(
+        thread_id=str(configurable.get("thread_id", "")),
+        namespace=parent,
+        task_id=last.partition(":")[2],
+        key=CallKey(message.id or "" if message else "", call["id"] or ""),
+        run_id=run_id,
+        token=token or 0,
+        name=call["name"],
+        args=call["args"],
+        idempotent=metadata.get("idempotent") is True,
+    )
+
+
+def message_of(state: Any, tool_call_id: str) -> AIMessage | None:
+    messages = state if isinstance(state, list) else _get(state, "messages") or []
+    for message in reversed(messages):
+        if isinstance(message, AIMessage) and any(call["id"] == tool_call_id for call in message.tool_calls):
+            return message
+    return None
+
+
+def call_ids(state: Any, tool_call_id: str) -> list[str]:
+    """Return the ids of all calls of the message that made this call, in order; [] when it is not found."""
+    message = message_of(state, tool_call_id)
+    return [call["id"] or "" for call in message.tool_calls] if message else []
+
+
+def _get(state: Any, name: str) -> Any:
+    return state.get(name) if isinstance(state, dict) else getattr(state, name, None)
+
+
+def interrupts(request: Any) -> int:
+    """Count the interrupts of the task so far.
+
+    LangGraph has no public name for it: the counter is an itertools.count.
+    """
+    counter = request.runtime.config["configurable"]["__pregel_scratchpad"].interrupt_counter._counter
+    return 0 if counter is None else int(repr(counter.__self__)[len("count(") : -1])

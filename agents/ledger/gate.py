@@ -1,0 +1,149 @@
+"""The gate itself: ask what was asked before, judge, run the tool at most once, record."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import interrupt
+
+from agents import connections
+from agents.ledger import records
+from agents.ledger.attempts import Attempt, Step, attempt_of, interrupts, is_ours
+from agents.ledger.judging import judge
+from agents.models import ToolExecution
+
+# Async handlers in flight. The runner sets it and awaits them all before it leaves the loop: shield alone does not
+# help, because LangGraph closes the loop when a sibling raises.
+in_flight: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("in_flight", default=None)
+
+# The execution a tool runs in: its id is the idempotency key that a tool may hand on.
+current_execution: ContextVar[str] = ContextVar("current_execution", default="")
+
+
+def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
+    """Judge one call, run it at most once, record it. The sync wrapper around a ToolNode's ``execute``."""
+    if request.tool is None or not is_ours(request):
+        return execute(request)
+    attempt = attempt_of(request)
+    step = _ask_and_judge(attempt, connections.run(_questions, attempt))
+    if step.act != "run":
+        return _message(attempt, step)
+    mark = current_execution.set(str(attempt.execution_id))
+    asked_before = interrupts(request)
+    try:
+        result = execute(_with_args(request, step))
+    except GraphBubbleUp:
+        connections.run(records.pause, attempt)
+        raise
+    except BaseException as error:
+        connections.run(records.fail, attempt, error)
+        raise
+    finally:
+        current_execution.reset(mark)
+    connections.run(records.finish, attempt, result, interrupts=interrupts(request) - asked_before)
+    return result
+
+
+async def aguard(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
+    """Do what :func:`guard` does for async tools. Once judged, the tool runs to its end even if its task is cancelled.
+
+    Judging belongs to the shielded part: a cancellation right after it would leave a start that never was one.
+    """
+    if request.tool is None or not is_ours(request):
+        return await execute(request)
+    task = asyncio.ensure_future(_arun(attempt_of(request), request, execute))
+    if (tasks := in_flight.get()) is not None:
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    return await asyncio.shield(task)
+
+
+async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
+    step = await _aask_and_judge(attempt, await connections.arun(_questions, attempt))
+    if step.act != "run":
+        return _message(attempt, step)
+    current_execution.set(str(attempt.execution_id))  # this task has a context of its own
+    asked_before = interrupts(request)
+    try:
+        result = await execute(_with_args(request, step))
+    except GraphBubbleUp:
+        await connections.arun(records.pause, attempt)
+        raise
+    except BaseException as error:
+        await connections.arun(records.fail, attempt, error)
+        raise
+    await connections.arun(records.finish, attempt, result, interrupts=interrupts(request) - asked_before)
+    return result
+
+
+def _with_args(request: Any, step: Step) -> Any:
+    if step.args is None:
+        return request
+    return request.override(tool_call={**request.tool_call, "args": step.args})
+
+
+def _message(attempt: Attempt, step: Step) -> Any:
+    if step.act == "give back":
+        # LangGraph hands answers out by counting a task's interrupts: skipped ones would give this answer to a sibling.
+        for _ in range(step.interrupts):
+            interrupt({"type": "answered before", "name": attempt.name})
+        return step.result
+    return ToolMessage(content=step.text, name=attempt.name, tool_call_id=attempt.key.tool_call_id, status="error")
+
+
+# ------------------------------------------------------------------------------------------------------------ questions
+
+
+def _ask_and_judge(attempt: Attempt, questions: list[str]) -> Step:
+    answer = _replay(attempt, questions)
+    step = connections.run(judge, attempt, questions, answer)
+    while step.act == "ask":
+        questions = [*questions, step.question]
+        answer = _replay(attempt, questions[-1:])  # raises GraphInterrupt, unless the answer is there already
+        step = connections.run(judge, attempt, questions, answer)
+    return step
+
+
+async def _aask_and_judge(attempt: Attempt, questions: list[str]) -> Step:
+    answer = _replay(attempt, questions)
+    step = await connections.arun(judge, attempt, questions, answer)
+    while step.act == "ask":
+        questions = [*questions, step.question]
+        answer = _replay(attempt, questions[-1:])
+        step = await connections.arun(judge, attempt, questions, answer)
+    return step
+
+
+def _replay(attempt: Attempt, questions: list[str]) -> Any:
+    """Ask again what was asked before, in the same order: LangGraph hands answers out by position.
+
+    Returns the last one.
+    """
+    answer = None
+    for question in questions:
+        answer = interrupt(_value(attempt, question), response_schema=_schema(question))
+    return answer
+
+
+def _value(attempt: Attempt, question: str) -> dict[str, Any]:
+    call = {"tool_call_id": attempt.key.tool_call_id, "name": attempt.name, "args": attempt.args}
+    if question == "unknown":
+        return {"type": "outcome_unknown", "execution": str(attempt.execution_id), **call}
+    words = "This call was decided elsewhere (before a fork, a rewind or a replay). Nothing runs here on that decision."
+    return {"type": "tool_approval", **call, "description": words}
+
+
+def _schema(question: str) -> dict[str, Any]:
+    verdicts = ("approve", "reject", "respond") if question == "unknown" else ("approve", "edit", "reject", "respond")
+    kinds = {verdict: {"type": "object", "properties": {"type": {"const": verdict}}} for verdict in verdicts}
+    return {"$defs": kinds, "oneOf": [{"$ref": f"#/$defs/{verdict}"} for verdict in verdicts]}
+
+
+def _questions(attempt: Attempt) -> list[str]:
+    row = ToolExecution.objects.filter(pk=attempt.execution_id).values_list("questions", flat=True).first()
+    return list(row or [])

@@ -1,0 +1,189 @@
+"""May this call run? Looks the call up in its thread and the thread's ancestors, and stores what it decides.
+
+Never asked: pass. Asked here, with an unused permit for exactly this name and these arguments: run. Asked here and
+rejected, answered, or with other arguments: refuse. Asked here or in an ancestor without a usable permit: ask.
+Started by a worker that never said how it ended: run again where that does no harm, else ask.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Literal
+
+from django.db import transaction
+from django.db.models import Q
+from langchain_core.messages import ToolMessage
+
+from agents.ledger import records
+from agents.ledger.attempts import Attempt, Step
+from agents.models import Checkpoint, Thread, ToolCall, ToolExecution, ToolPermit
+from agents.outcome import digest
+
+
+def judge(attempt: Attempt, questions: list[str], answer: Any) -> Step:
+    """Decide what happens to one call, and store it, in one transaction. ``answer``: to the last of ``questions``."""
+    with transaction.atomic():
+        if (late := _late(attempt)) is not None:
+            return late
+        row = ToolExecution.objects.select_for_update().filter(pk=attempt.execution_id).first()
+        if row is not None and row.status == ToolExecution.Status.FINISHED:
+            return Step("give back", result=records.result_of(row), interrupts=row.interrupts)
+        if row is not None and _is_unknown(attempt, row):
+            return _judge_unknown(attempt, row, questions, answer)
+        if questions:
+            return _judge_answer(attempt, answer)
+        return _judge_call(attempt)
+
+
+def _late(attempt: Attempt) -> Step | None:
+    """Refuse a worker whose lease is over: somebody else may be running this very call."""
+    now = Thread.objects.select_for_update().filter(pk=attempt.thread_id).values_list("token", flat=True).first()
+    if now is None or now == attempt.token:
+        return None
+    records.incident(attempt, "stale token", {"token": attempt.token, "current": now})
+    return Step("refuse", text=f"{attempt.name} was not run: another worker has taken over this thread.")
+
+
+def _judge_call(attempt: Attempt) -> Step:
+    lineage = _lineage(attempt.thread_id)
+    asked = set(
+        ToolCall.objects.filter(
+            thread_id__in=lineage, message_id=attempt.key.message_id, tool_call_id=attempt.key.tool_call_id
+        ).values_list("thread_id", flat=True)
+    )
+    if not asked:
+        return records.start(attempt)
+    permit = _usable_permit(attempt)
+    if permit is None:
+        return records.ask(attempt, "permit")
+    return _use(attempt, permit)
+
+
+def _judge_answer(attempt: Attempt, answer: Any) -> Step:
+    """The ledger asked and was answered. The answer counts only with the permit that the desk stored beside it."""
+    verdict = answer.get("type") if isinstance(answer, dict) else None
+    permit = _usable_permit(attempt)
+    if permit is None or permit.verdict != verdict:
+        records.incident(attempt, "answer without a permit", {"answer": verdict})
+        return Step("refuse", text=f"{attempt.name} was not run: nobody permitted it here.")
+    match verdict:
+        case "approve":
+            return _use(attempt, permit)
+        case "edit":
+            edited = (answer.get("edited_action") or {}).get("args")
+            return _use(attempt, permit, args=edited)
+        case "respond":
+            return _settle(attempt, permit, str(answer.get("message", "")), status="success")
+        case _:
+            return _settle(attempt, permit, _rejected(attempt, answer.get("message")), status="error")
+
+
+def _rejected(attempt: Attempt, reason: Any) -> str:
+    told = f" with reason: {reason}" if reason else ""
+    return f"A reviewer rejected the tool call for `{attempt.name}`{told}. The tool was not executed."
+
+
+def _usable_permit(attempt: Attempt) -> ToolPermit | None:
+    """Return the newest permit for this call in this thread that no other execution has used."""
+    mine = Q(execution__isnull=True) | Q(execution=attempt.execution_id)
+    return (
+        ToolPermit.objects.select_for_update()
+        .filter(
+            mine,
+            thread_id=attempt.thread_id,
+            message_id=attempt.key.message_id,
+            tool_call_id=attempt.key.tool_call_id,
+        )
+        .order_by("-pk")
+        .first()
+    )
+
+
+def _use(attempt: Attempt, permit: ToolPermit, *, args: dict[str, Any] | None = None) -> Step:
+    would_run = attempt.digest if args is None else digest({"name": attempt.name, "args": args})
+    if permit.verdict not in ("approve", "edit"):
+        records.incident(attempt, "rejected call", {"verdict": permit.verdict})
+        return Step("refuse", text=f"{attempt.name} was not run: a reviewer decided {permit.verdict}.")
+    if permit.digest != would_run:
+        records.incident(attempt, "digest differs", {"permitted": permit.digest, "would run": would_run})
+        return Step("refuse", text=f"{attempt.name} was not run: its arguments are not those that were approved.")
+    _bind(attempt, permit)
+    return records.start(attempt, args=args)
+
+
+def _bind(attempt: Attempt, permit: ToolPermit) -> None:
+    ToolPermit.objects.filter(pk=permit.pk).update(execution=attempt.execution_id)
+
+
+def _settle(attempt: Attempt, permit: ToolPermit, text: str, *, status: Literal["success", "error"]) -> Step:
+    """Store an answer given in the tool's place as the result; the tool never runs."""
+    _bind(attempt, permit)
+    message = ToolMessage(content=text, name=attempt.name, tool_call_id=attempt.key.tool_call_id, status=status)
+    records.put(attempt, ToolExecution.Status.STARTED, entered=0)
+    records.finish(attempt, message)
+    return Step("give back", result=message)
+
+
+def _lineage(thread_id: str) -> list[str]:
+    thread = Thread.objects.select_related("ancestor").filter(pk=thread_id).first()
+    return thread.lineage() if thread else [thread_id]
+
+
+# -------------------------------------------------------------------------------------------------------------- unknown
+
+
+def _is_unknown(attempt: Attempt, row: ToolExecution) -> bool:
+    """Started by a worker that never said how it ended."""
+    return row.status == ToolExecution.Status.STARTED and row.token != attempt.token
+
+
+def _judge_unknown(attempt: Attempt, row: ToolExecution, questions: list[str], answer: Any) -> Step:
+    args = row.args if row.digest != attempt.digest else None
+    if attempt.idempotent or _has_inner_agent(attempt):
+        return records.start(attempt, args=args)
+    if questions[-1:] == ["unknown"]:
+        return _judge_unknown_answer(attempt, answer, args)
+    if row.was_paused:
+        # Another interrupt would receive the answer that was meant for the tool's own question.
+        records.incident(attempt, "outcome unknown", {"execution": str(row.pk)})
+        return Step(
+            "refuse", text=f"{attempt.name} was not run again: nobody knows whether it ran before its worker died."
+        )
+    return records.ask(attempt, "unknown")
+
+
+def _judge_unknown_answer(attempt: Attempt, answer: Any, args: dict[str, Any] | None) -> Step:
+    verdict = answer.get("type") if isinstance(answer, dict) else None
+    permit = ToolPermit.objects.filter(
+        thread_id=attempt.thread_id, run_id=_uuid(attempt.run_id), verdict=verdict or "", execution__isnull=True
+    ).last()
+    if permit is None:
+        records.incident(attempt, "answer without a permit", {"answer": verdict})
+        return Step("refuse", text=f"{attempt.name} was not run again: nobody permitted it.")
+    _bind(attempt, permit)
+    match verdict:
+        case "approve":
+            return records.start(attempt, args=args)
+        case "respond":
+            message = str(answer.get("message", ""))
+            return _record(attempt, message, status="success")
+        case _:
+            reason = answer.get("message") or "its worker stopped before it ran"
+            return _record(attempt, f"{attempt.name} did not run: {reason}.", status="error")
+
+
+def _record(attempt: Attempt, text: str, *, status: Literal["success", "error"]) -> Step:
+    message = ToolMessage(content=text, name=attempt.name, tool_call_id=attempt.key.tool_call_id, status=status)
+    ToolExecution.objects.filter(pk=attempt.execution_id).update(token=attempt.token, run_id=attempt.run_id)
+    records.finish(attempt, message)
+    return Step("give back", result=message)
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    return uuid.UUID(text) if text else None
+
+
+def _has_inner_agent(attempt: Attempt) -> bool:
+    """An agent inside the tool left checkpoints: run it again without asking, its inner calls are judged one by one."""
+    inner = Q(ns__endswith=f":{attempt.task_id}") | Q(ns__contains=f":{attempt.task_id}|")
+    return Checkpoint.objects.filter(inner, thread_id=attempt.thread_id).exists()

@@ -1,0 +1,132 @@
+"""What ran, written down: started before the tool; finished, failed or paused after it; under its worker's token."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.db.models import F
+from django.db.models.functions import Now
+
+from agents.checkpointer import StrictSerializer
+from agents.ledger.attempts import Attempt, Step
+from agents.models import LedgerIncident, ToolExecution
+from agents.outcome import digest
+
+log = logging.getLogger(__name__)
+
+SUMMARY = 4_000  # characters of a result that are kept as text for people
+
+_serde = StrictSerializer()
+
+
+def ask(attempt: Attempt, question: str) -> Step:
+    row = ToolExecution.objects.filter(pk=attempt.execution_id).first()
+    if row is None:
+        put(attempt, ToolExecution.Status.ASKED, entered=0, questions=[question])
+    else:
+        ToolExecution.objects.filter(pk=row.pk).update(questions=[*row.questions, question])
+    return Step("ask", question=question)
+
+
+def start(attempt: Attempt, *, args: dict[str, Any] | None = None) -> Step:
+    put(attempt, ToolExecution.Status.STARTED, entered=1, args=args)
+    return Step("run", args=args)
+
+
+def put(
+    attempt: Attempt,
+    status: str,
+    *,
+    entered: int,
+    args: dict[str, Any] | None = None,
+    questions: list[str] | None = None,
+) -> None:
+    runs_with = attempt.args if args is None else args
+    row, created = ToolExecution.objects.get_or_create(
+        pk=attempt.execution_id,
+        defaults={
+            "thread_id": attempt.thread_id,
+            "namespace": attempt.namespace,
+            "task_id": attempt.task_id,
+            "message_id": attempt.key.message_id,
+            "tool_call_id": attempt.key.tool_call_id,
+            "run_id": attempt.run_id,
+            "token": attempt.token,
+            "name": attempt.name,
+            "args": runs_with,
+            "digest": digest({"name": attempt.name, "args": runs_with}),
+            "status": status,
+            "calls": entered,
+            "questions": questions or [],
+            "started_at": Now(),
+        },
+    )
+    if not created:
+        ToolExecution.objects.filter(pk=row.pk).update(
+            status=status,
+            token=attempt.token,
+            run_id=attempt.run_id,
+            args=runs_with,
+            digest=digest({"name": attempt.name, "args": runs_with}),
+            calls=F("calls") + entered,
+            started_at=Now(),
+        )
+
+
+def close(attempt: Attempt, **changes: Any) -> None:
+    """Close an execution that this token started. A late worker changes nothing."""
+    mine = ToolExecution.objects.filter(
+        pk=attempt.execution_id, status=ToolExecution.Status.STARTED, token=attempt.token
+    )
+    if not mine.update(finished_at=Now(), **changes):
+        log.warning("a late result was not recorded", extra={"execution": str(attempt.execution_id)})
+
+
+def finish(attempt: Attempt, result: Any, *, interrupts: int = 0) -> None:
+    kind, blob = _serde.dumps_typed(result)
+    close(
+        attempt,
+        status=ToolExecution.Status.FINISHED,
+        result_type=kind,
+        result=blob,
+        summary=summary_of(result)[:SUMMARY],
+        is_error=getattr(result, "status", "") == "error",
+        interrupts=interrupts,
+    )
+
+
+def result_of(row: ToolExecution) -> Any:
+    """Return the stored result of a finished execution, as the tool gave it."""
+    return _serde.loads_typed((row.result_type, bytes(row.result or b"")))
+
+
+def fail(attempt: Attempt, error: BaseException) -> None:
+    close(
+        attempt,
+        status=ToolExecution.Status.FAILED,
+        summary=summary_of(f"{type(error).__name__}: {error}")[:SUMMARY],
+        is_error=True,
+    )
+
+
+def pause(attempt: Attempt) -> None:
+    close(attempt, status=ToolExecution.Status.PAUSED, was_paused=True)
+
+
+def summary_of(result: Any) -> str:
+    """Return the text of a tool's result, for people. NUL is made visible: PostgreSQL has no text that holds it."""
+    content = getattr(result, "content", result)
+    text = content if isinstance(content, str) else str(content)
+    return text.replace("\x00", "\u2400").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def incident(attempt: Attempt, kind: str, detail: dict[str, Any]) -> None:
+    LedgerIncident.objects.create(
+        thread_id=attempt.thread_id,
+        run_id=attempt.run_id,
+        message_id=attempt.key.message_id,
+        tool_call_id=attempt.key.tool_call_id,
+        kind=kind,
+        detail={**detail, "name": attempt.name, "args": attempt.args},
+    )
