@@ -168,6 +168,6 @@ def _schemas(nodes: list[ToolNode]) -> dict[str, dict[str, Any]]:
     schemas: dict[str, dict[str, Any]] = {}
     for node in nodes:
         for name, tool in node.tools_by_name.items():
-            schema = tool.tool_call_schema
+            schema: Any = tool.tool_call_schema  # a dict for MCP tools, else a pydantic model
             schemas.setdefault(name, schema if isinstance(schema, dict) else schema.model_json_schema())
     return schemas

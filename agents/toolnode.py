@@ -83,8 +83,8 @@ def _keep_turns() -> None:
             if done:
                 done.set()
 
-    ToolNode._run_one = in_turn  # type: ignore[method-assign]
-    ToolNode._arun_one = ain_turn  # type: ignore[method-assign]
+    ToolNode._run_one = in_turn  # type: ignore[method-assign,assignment]
+    ToolNode._arun_one = ain_turn  # type: ignore[method-assign,assignment]
 
 
 def _turn(call: Any, input_type: Any, runtime: Any, event: Any) -> tuple[Any, Any]:

@@ -7,7 +7,6 @@ Started by a worker that never said how it ended: run again where that does no h
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, Literal
 
 from django.db import transaction
@@ -155,7 +154,7 @@ def _judge_unknown(attempt: Attempt, row: ToolExecution, questions: list[str], a
 def _judge_unknown_answer(attempt: Attempt, answer: Any, args: dict[str, Any] | None) -> Step:
     verdict = answer.get("type") if isinstance(answer, dict) else None
     permit = ToolPermit.objects.filter(
-        thread_id=attempt.thread_id, run_id=_uuid(attempt.run_id), verdict=verdict or "", execution__isnull=True
+        thread_id=attempt.thread_id, run_id=attempt.run_id, verdict=verdict or "", execution__isnull=True
     ).last()
     if permit is None:
         records.incident(attempt, "answer without a permit", {"answer": verdict})
@@ -177,10 +176,6 @@ def _record(attempt: Attempt, text: str, *, status: Literal["success", "error"])
     ToolExecution.objects.filter(pk=attempt.execution_id).update(token=attempt.token, run_id=attempt.run_id)
     records.finish(attempt, message)
     return Step("give back", result=message)
-
-
-def _uuid(text: str) -> uuid.UUID | None:
-    return uuid.UUID(text) if text else None
 
 
 def _has_inner_agent(attempt: Attempt) -> bool:

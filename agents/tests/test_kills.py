@@ -28,6 +28,7 @@ NOT_REACHED = 0
 def die_at(thread_id: str, nth: int, *, after: bool) -> int:
     """Advance a thread in a forked child that dies at its nth operation. Returns the child's exit code."""
     connections.close_all()
+    connection: Any
     for connection in django_connections.all():
         connection.close()
         if connection.vendor == "postgresql":
@@ -105,7 +106,7 @@ def assert_whole(thread_id: str, *, humans: int = 1) -> None:
     """One message a person sent, and no tool call without exactly one result."""
     said = messages(thread_id)
     assert len(human(thread_id)) == humans
-    made = [call["id"] for one in said if isinstance(one, AIMessage) for call in one.tool_calls]
+    made = [str(call["id"]) for one in said if isinstance(one, AIMessage) for call in one.tool_calls]
     told = [one.tool_call_id for one in said if isinstance(one, ToolMessage)]
     assert sorted(made) == sorted(told)
 
