@@ -120,7 +120,7 @@ class Poller(threading.Thread):
     def _pause(self) -> float:
         """Return the seconds to the next sweep; while the database is away, up to a minute."""
         pause: float = settings.POLL_SECONDS
-        return min(pause * 2 ** min(self._failures, 5), max(pause, 60))
+        return float(min(pause * 2 ** min(self._failures, 5), max(pause, 60)))
 
     def _sweep(self) -> None:
         try:
