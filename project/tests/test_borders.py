@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 REVIEWS_MAY_KNOW = {"fields", "heartbeat", "outcome", "runner", "runs", "history", "registry", "models"}
 
 
-def imports(package: str) -> Iterator[tuple[str, str]]:
-    """Yield (file, what it imports in full), tests left out."""
+@cache
+def imports(package: str) -> tuple[tuple[str, str], ...]:
+    """Return (file, what it imports in full) for each import of the package, tests left out."""
+    return tuple(_imports(package))
+
+
+def _imports(package: str) -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / package).rglob("*.py")):
         if "tests" in path.parts:
             continue

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from project.logs import JsonFormatter
-from project.secret import local_key
+from project.secret import checked_key, local_key
 
 KEY = "k9" * 25
 READ = """
-import json, django
-django.setup()
+import json, os
 from django.conf import settings as s
-from langgraph.checkpoint.serde import jsonplus
 print(json.dumps({
     "database": s.DATABASES["default"], "layer": s.CHANNEL_LAYERS["default"], "broker": s.CELERY_BROKER_URL,
     "embedded": s.EMBEDDED, "https": s.HTTPS, "key": s.SECRET_KEY, "debug": s.DEBUG, "hosts": s.ALLOWED_HOSTS,
     "lease": s.LEASE_SECONDS, "model": s.AGENT_MODEL,
-    "csp": s.CONTENT_SECURITY_POLICY["DIRECTIVES"],
+    "csp": s.CONTENT_SECURITY_POLICY["DIRECTIVES"], "strict": os.environ["LANGGRAPH_STRICT_MSGPACK"],
 }, default=str))
 """
 
@@ -58,6 +57,7 @@ def test_without_any_variable_it_is_the_desk_on_one_machine(tmp_path: Path) -> N
     assert found["model"] == "scripted"
     assert found["hosts"] == ["localhost", "127.0.0.1", "[::1]"]
     assert "unsafe" not in str(found["csp"])
+    assert found["strict"] == "true"  # a checkpoint that names a class constructs nothing
 
 
 def test_two_variables_make_it_a_production_desk(tmp_path: Path) -> None:
@@ -79,16 +79,22 @@ def test_two_variables_make_it_a_production_desk(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("key", ["", "short", "django-insecure-" + KEY, "change-me-" + KEY])
-def test_production_does_not_start_without_a_key_of_its_own(tmp_path: Path, key: str) -> None:
-    production = {"DATABASE_URL": "postgres://db.example/desk", "REDIS_URL": "redis://cache.example"}
-    done = start("import django; django.setup()", tmp_path, SECRET_KEY=key, **production)
+@pytest.mark.parametrize("key", ["", "short", "django-insecure-" + KEY, "Change-me-" + KEY])
+def test_a_key_that_others_know_or_guess_is_refused(key: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="SECRET_KEY"):
+        checked_key(key, debug=False)
+
+
+def test_production_does_not_start_without_a_key_of_its_own(tmp_path: Path) -> None:
+    done = start(READ, tmp_path, DATABASE_URL="postgres://db.example/desk", REDIS_URL="redis://cache.example")
     assert done.returncode != 0
     assert "ImproperlyConfigured: SECRET_KEY" in done.stderr
 
 
-def test_a_sample_key_will_do_for_debugging(tmp_path: Path) -> None:
-    assert read(tmp_path, SECRET_KEY="sample", DEBUG="true")["key"] == "sample"
+def test_a_sample_key_will_do_for_debugging() -> None:
+    assert checked_key("sample", debug=True) == "sample"
+    with pytest.raises(ImproperlyConfigured, match="not set"):
+        checked_key("", debug=True)
 
 
 def test_the_first_start_makes_a_key_that_only_its_owner_reads(tmp_path: Path) -> None:
@@ -98,11 +104,6 @@ def test_the_first_start_makes_a_key_that_only_its_owner_reads(tmp_path: Path) -
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert local_key(path) == key
     assert local_key(tmp_path / "other" / "secret_key") != key
-
-
-def test_a_checkpoint_that_names_a_class_constructs_nothing(tmp_path: Path) -> None:
-    done = start("import django, os; django.setup(); print(os.environ['LANGGRAPH_STRICT_MSGPACK'])", tmp_path)
-    assert done.stdout == "true\n"
 
 
 def test_a_log_line_is_one_json_object() -> None:
