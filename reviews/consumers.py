@@ -7,17 +7,20 @@ import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.contrib import auth
 from django.contrib.sessions.backends.base import SessionBase
+from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
 from reviews.live import DESK, group_of
-from reviews.models import agents_for
+from reviews.models import Interrupt, agents_for, threads_for
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +28,8 @@ RECHECK_SECONDS = 30.0  # a logout or a lost right closes the socket within this
 SIGNED_OUT = 4401  # close codes: of HTTP's 401
 RIGHT_LOST = 4403  # and 403; the page connects again and hears what it still may
 UNAVAILABLE = 1013  # try again later
+CLOCKS_APART = 1  # seconds between the clocks of web server and database, in which a change is named once too often
+MOST_CAUGHT_UP = 100  # threads, and interrupts: a page shows no more of them
 
 Handler = Callable[..., Awaitable[None]]
 
@@ -63,7 +68,18 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         await self._join(groups)
         await self.accept()
         await self.send_json({"hello": {"now": timezone.now().isoformat(), "recheck": RECHECK_SECONDS}})
+        await self._catch_up()
         self.watching = asyncio.create_task(self._watch())
+
+    @_survives
+    async def _catch_up(self) -> None:
+        """Name what changed since the page was made: hints of the moment before its socket stood reached nobody."""
+        given = parse_qs(self.scope.get("query_string", b"")).get(b"since", [b""])[0]
+        if not given.isdigit() or len(given) > 12:
+            return
+        look = database_sync_to_async(_changed_since, thread_sensitive=False)
+        if names := await look(self.scope.get("session"), int(given)):
+            await self.send_json({"changed": names})
 
     async def disconnect(self, code: int) -> None:
         if self.watching is not None:
@@ -115,15 +131,36 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         return groups
 
 
-def _groups_of(session: SessionBase | None) -> set[str] | None:
+def _reader(session: SessionBase | None) -> Any:
+    """Return who is signed in, None for nobody (any more)."""
     if session is None or not session.session_key:
         return None
     request = HttpRequest()
     # Read anew: the socket's own copy is as old as the socket. Its class is asked for, since channels wraps it.
     request.session = session.__class__(session.session_key)
     user = auth.get_user(request)
-    if not user.is_authenticated or not user.is_active:
+    return user if user.is_authenticated and user.is_active else None
+
+
+def _groups_of(session: SessionBase | None) -> set[str] | None:
+    if (user := _reader(session)) is None:
         return None
     agents = agents_for(user).values_list("pk", flat=True)
     groups = {group_of(agent) for agent in agents}
     return groups | {DESK} if groups or user.is_superuser else set()
+
+
+def _changed_since(session: SessionBase | None, moment: int) -> list[str]:
+    """Return the names of what changed since ``moment`` (Unix seconds, rounded down), as hints would have named it."""
+    if (user := _reader(session)) is None:
+        return []
+    since = datetime.fromtimestamp(moment - CLOCKS_APART, UTC)
+    threads = threads_for(user).filter(updated_at__gte=since).order_by("-updated_at")
+    newer = Q()
+    for when in ("created_at", "decided_at", "applied_at", "withdrawn_at"):
+        newer |= Q(**{f"{when}__gte": since})
+    rows = Interrupt.objects.visible_to(user).filter(newer).order_by("-pk")
+    names = [f"thread-{pk}" for pk in threads.values_list("pk", flat=True)[:MOST_CAUGHT_UP]]
+    found = list(rows.values_list("pk", flat=True)[:MOST_CAUGHT_UP])
+    names += [f"{kind}-{pk}" for pk in found for kind in ("inbox", "interrupt")]
+    return [*names, "threads", *(["inbox"] if found else [])] if names else []

@@ -69,11 +69,11 @@ def door(cast: Cast) -> Callable[..., Socket]:
         client.force_login(getattr(cast, name))
         cookies[name] = client.cookies["sessionid"].value
 
-    def socket(name: str | None, *, origin: str | None = "http://localhost") -> Socket:
+    def socket(name: str | None, *, origin: str | None = "http://localhost", query: str = "") -> Socket:
         headers = [(b"host", b"localhost")]
         headers += [(b"origin", origin.encode())] if origin else []
         headers += [(b"cookie", f"sessionid={cookies[name]}".encode())] if name else []
-        return Socket(application, "/ws/", headers=headers)
+        return Socket(application, f"/ws/{query}", headers=headers)
 
     return socket
 
@@ -186,6 +186,18 @@ async def test_a_question_and_its_decision_reach_the_pages(cast: Cast, door: Any
         await stored(lambda: decide(cast.ben, row, APPROVE))
         assert set((await ann.receive_json_from())["changed"]) == names
         assert await otto.receive_nothing(QUIET)
+
+
+async def test_a_new_socket_hears_what_changed_since_its_page_was_made(
+    cast: Cast, payment: Interrupt, door: Any
+) -> None:
+    made = int(payment.created_at.timestamp())
+    names = {f"thread-{cast.thread.pk}", f"inbox-{payment.pk}", f"interrupt-{payment.pk}", "threads", "inbox"}
+    async with connected(door("ann", query=f"?since={made}")) as ann:
+        assert set((await ann.receive_json_from())["changed"]) == names
+    for name, query in (("ann", f"?since={made + 60}"), ("otto", f"?since={made}"), ("ann", "?since=-1"), ("ann", "")):
+        async with connected(door(name, query=query)) as socket:
+            assert await socket.receive_nothing(QUIET)
 
 
 async def test_whatever_a_browser_sends_is_ignored(cast: Cast, payment: Interrupt, door: Any) -> None:

@@ -39,9 +39,11 @@
     }, GATHER);
   }
 
+  // The first line asks for what changed since the page was made; after a broken one every region asks for itself.
   function connect() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}${line.dataset.socket}`);
+    const since = failures ? "" : `?since=${line.dataset.made}`;
+    const socket = new WebSocket(`${scheme}//${location.host}${line.dataset.socket}${since}`);
     socket.addEventListener("open", () => {
       const missed = failures > 0;
       failures = 0;
