@@ -38,14 +38,21 @@ def rosa(settings: Settings) -> Iterator[User]:
 
 
 def sign_in(client: Client, password: str, name: str = "rosa") -> int:
-    return client.post("/admin/login/", {"username": name, "password": password}).status_code
+    return client.post("/sign-in/", {"username": name, "password": password}).status_code
 
 
-def test_guessing_a_password_ends_soon_in_the_administration_too(client: Client, rosa: User) -> None:
-    assert [sign_in(client, "wrong") for _ in range(3)] == [200, 200, 429]
+def test_guessing_a_password_ends_soon(client: Client, rosa: User) -> None:
+    assert [sign_in(client, "wrong") for _ in range(3)] == [422, 422, 429]
     assert sign_in(client, "right") == 429
-    assert sign_in(client, "wrong", name="ben") == 200  # one who guesses does not lock out everybody behind a proxy
+    assert sign_in(client, "wrong", name="ben") == 422  # one who guesses does not lock out everybody behind a proxy
+
+
+def test_the_administration_has_no_door_of_its_own(client: Client, rosa: User) -> None:
+    answer = client.post("/admin/login/?next=/admin/", {"username": "rosa", "password": "right"})
+    assert answer.status_code == 302
+    assert answer.headers["Location"].startswith("/sign-in/")
+    assert client.get("/admin/").status_code == 302
 
 
 def test_a_person_who_mistypes_once_gets_in(client: Client, rosa: User) -> None:
-    assert [sign_in(client, "wrong"), sign_in(client, "right")] == [200, 302]
+    assert [sign_in(client, "wrong"), sign_in(client, "right")] == [422, 302]
