@@ -50,7 +50,7 @@ def _ask(thread_id: str, one: Waiting, calls: tuple[Call, ...], asked: set[CallK
         response_schema=one.interrupt.response_schema,
         calls=calls,
         siblings=_siblings(thread_id, one, asked),
-        restarts=not one.node.endswith(".after_model"),
+        restarts=not asked_calls(value),  # the HITL middlewares ask before anything is done
     )
 
 

@@ -42,6 +42,7 @@ _KNOWN: dict[str, tuple[str, tuple[str, ...]]] = {
     "read_data": ("Read table {}", ("table",)),
 }
 _ASKS = {"interrupt", "ask_user", "ask_human", "choose", "question", "human_input"}
+_QUESTIONS = ("question", "q", "prompt", "message", "text", "value")  # where a question stands, the first one present
 _NAMING = re.compile(
     r"(?:^|_)(?:id|number|name|path|file|url|uri|to|recipient|key|user|account|customer|order|item|title|service|table)$"
 )
@@ -70,6 +71,8 @@ def call_title(tool_name: str, args: Any) -> str:
         return _cut(known, MAX_TITLE)
     name = humanised(tool_name)
     value = _identifying(args)
+    if " " in value:
+        return _cut(f"{name}: {value}", MAX_TITLE)
     return _cut(f"{name} {value}" if value else name, MAX_TITLE)
 
 
@@ -84,7 +87,7 @@ def joined(titles: Sequence[str]) -> str:
 def summary(tool_name: str, args: Any) -> str:
     """Return one plain line for the inbox, at most ``MAX_SUMMARY`` characters: the arguments in their order."""
     if tool_name in _ASKS:
-        return ""  # all there is are the agent's own words, which need their frame
+        return _quoted(args)
     if not isinstance(args, Mapping):
         return _cut(_short(args), MAX_SUMMARY)
     sentence, names = _KNOWN.get(tool_name, ("", ()))
@@ -94,6 +97,13 @@ def summary(tool_name: str, args: Any) -> str:
             return _cut(_line(found, MAX_SUMMARY * 2), MAX_SUMMARY)
     parts = [f"{_line(str(name), MAX_VALUE)}: {_short(value)}" for name, value in list(args.items())[:12]]
     return _cut(", ".join(parts) or "without arguments", MAX_SUMMARY)
+
+
+def _quoted(args: Any) -> str:
+    """Return the question that is asked, in quotation marks: they are not the desk's words."""
+    asked = args if isinstance(args, Mapping) else {"value": args}
+    text = next((asked[name] for name in _QUESTIONS if isinstance(asked.get(name), str)), "")
+    return f"“{_line(text, MAX_SUMMARY - 2)}”" if text.strip() else ""
 
 
 def humanised(tool_name: str) -> str:
@@ -124,12 +134,12 @@ def _named(value: Any, name: str) -> str:
 
 
 def _identifying(args: Any) -> str:
-    """Return the value that tells this call from others: of an argument called like a name, else the first short."""
+    """Return the value that tells this call from others: of an argument called like a name, else the longest short."""
     if not isinstance(args, Mapping):
         return ""
     short = {str(name): _named(value, str(name)) for name, value in args.items() if _is_short(value)}
     naming = [value for name, value in short.items() if _NAMING.search(name)]
-    return next(iter([*naming, *short.values()]), "")
+    return naming[0] if naming else max(short.values(), key=len, default="")
 
 
 def _is_short(value: Any) -> bool:
@@ -139,6 +149,9 @@ def _is_short(value: Any) -> bool:
 
 
 def _next_step(args: Any) -> str:
+    calls = args.get("calls") if isinstance(args, Mapping) else None
+    if isinstance(calls, list) and calls:
+        return joined([call_title(str(call.get("name")), call.get("args")) for call in calls if isinstance(call, dict)])
     steps = args.get("next") if isinstance(args, Mapping) else None
     names = [_line(step, MAX_VALUE) for step in steps if isinstance(step, str)] if isinstance(steps, list) else []
     return f"Run the next step: {', '.join(names)}" if names else "Run the next step"

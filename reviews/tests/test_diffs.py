@@ -147,6 +147,6 @@ def test_a_summary_lists_the_arguments() -> None:
         "order_id: 10482, amount: 129.0, method: card, tags: 1 entry, urgent: true, memo: null"
     )
     assert summary("run_sql", {"query": "SELECT 1\nFROM t"}) == "SELECT 1 FROM t"
-    assert summary("ask_user", {"question": "Which?"}) == ""
+    assert summary("ask_user", {"question": "Which?"}) == "“Which?”"
     assert summary("refresh", {}) == "without arguments"
     assert len(summary("write", {"text": "é" * 2_000_000})) <= MAX_SUMMARY
