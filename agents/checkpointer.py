@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -24,34 +25,22 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Interrupt
 
-from agents import store
+from agents import snapshots, store, stored
 from agents.connections import arun, run
 from agents.models import run_of
-from agents.store import CheckpointRow, Fenced, Place, Search, Writer, WriteRow
+from agents.pieces import Address
+from agents.snapshots import Draft, Gone, Known, StrictSerializer, Unreadable
+from agents.store import Basis, Fenced, Writer
+from agents.stored import CheckpointRow, Place, Search, WriteRow
 
-__all__ = ["DjangoSaver", "Fenced", "Unreadable"]
+__all__ = ["DjangoSaver", "Fenced", "Gone", "StrictSerializer", "Unreadable"]
 
+T = TypeVar("T")
 _PAGE = 20  # checkpoints a query of list(): each may hold a long conversation
-
-
-class Unreadable(ValueError):
-    """A stored value is of a kind that is never written here, such as a pickle: it is not opened."""
-
-
-class StrictSerializer(JsonPlusSerializer):
-    """Reads plain data, dates and the like, messages and LangGraph's own values; other objects come back as data."""
-
-    def __init__(self) -> None:
-        # None is "only the safe types"; left out, it would be "whatever the environment says".
-        super().__init__(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        if data[0] not in ("msgpack", "bytes", "bytearray", "null"):
-            raise Unreadable(f"A stored value of type {data[0]!r} is not read.")
-        return super().loads_typed(data)
+_ATTEMPTS = 5  # at storing a checkpoint: one more for each time that another branch was faster, or the parent went
+_memory = snapshots.Memory()  # one a process: each agent has a saver of its own, and they share threads
 
 
 class DjangoSaver(BaseCheckpointSaver[str]):
@@ -69,8 +58,16 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         return await arun(self._get, config)
 
     def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
-        row = store.read_checkpoint(*_thread_and_ns(config), get_checkpoint_id(config))
-        return None if row is None else self._tuples([row])[0]
+        thread_id, ns = _thread_and_ns(config)
+        return _unless_gone(lambda: self._read(thread_id, ns, get_checkpoint_id(config)))
+
+    def _read(self, thread_id: str, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
+        row = stored.read_checkpoint(thread_id, ns, checkpoint_id)
+        if row is None:
+            return None
+        pieces = stored.read_pieces(thread_id, row.spans)
+        checkpoint, _memory[row.place] = snapshots.restore(row, pieces, self.serde)
+        return self._tuple(row, checkpoint, stored.read_writes([row.place])[row.place])
 
     def list(
         self,
@@ -103,34 +100,44 @@ class DjangoSaver(BaseCheckpointSaver[str]):
                 yield found
 
     def _page(
-        self, search: Search, *, after: store.Cursor | None, limit: int
-    ) -> tuple[Sequence[CheckpointTuple], store.Cursor | None]:
-        rows, after = store.read_page(search, after=after, limit=limit)
-        return self._tuples(rows), after
+        self, search: Search, *, after: stored.Cursor | None, limit: int
+    ) -> tuple[Sequence[CheckpointTuple], stored.Cursor | None]:
+        return _unless_gone(lambda: self._read_page(search, after=after, limit=limit))
 
-    def _tuples(self, rows: Sequence[CheckpointRow]) -> Sequence[CheckpointTuple]:
-        writes = store.read_writes([row.place for row in rows]) if rows else {}
-        return [
-            CheckpointTuple(
-                _config(row.place),
-                self.serde.loads_typed((row.type, row.blob)),
-                row.metadata,
-                _config(Place(row.place.thread_id, row.place.ns, row.parent_id)) if row.parent_id else None,
-                [(write.task_id, write.channel, self._load(write)) for write in writes.get(row.place, ())],
-            )
-            for row in rows
-        ]
+    def _read_page(
+        self, search: Search, *, after: stored.Cursor | None, limit: int
+    ) -> tuple[Sequence[CheckpointTuple], stored.Cursor | None]:
+        rows, after = stored.read_page(search, after=after, limit=limit)
+        writes = stored.read_writes([row.place for row in rows])
+        found: dict[Place, CheckpointTuple] = {}
+        for thread_id in {row.place.thread_id for row in rows}:
+            some = [row for row in rows if row.place.thread_id == thread_id]
+            pieces = stored.read_pieces(thread_id, [span for row in some for span in row.spans])
+            loaded: dict[Address, Any] = {}
+            for row in some:
+                checkpoint, _ = snapshots.restore(row, pieces, self.serde, loaded=loaded)
+                found[row.place] = self._tuple(row, checkpoint, writes[row.place])
+        return [found[row.place] for row in rows], after
+
+    def _tuple(self, row: CheckpointRow, checkpoint: Checkpoint, writes: Sequence[WriteRow]) -> CheckpointTuple:
+        return CheckpointTuple(
+            _config(row.place),
+            checkpoint,
+            row.metadata,
+            _config(Place(row.place.thread_id, row.place.ns, row.parent_id)) if row.parent_id else None,
+            [(write.task_id, write.channel, self._load(write)) for write in writes],
+        )
 
     def _load(self, row: WriteRow) -> Any:
         return self.serde.loads_typed((row.type, row.blob))
 
     def latest(self, thread_id: str) -> dict[str, str]:
         """Map each namespace of a thread to the id of its newest checkpoint."""
-        return run(store.latest, thread_id)
+        return run(stored.latest, thread_id)
 
     def landed(self, thread_id: str, run_id: str) -> bool:
         """Tell whether a run has left a trace in any namespace: a checkpoint, or a write other than a question."""
-        return run(store.landed, thread_id, run_id)
+        return run(stored.landed, thread_id, run_id)
 
     def interrupt_writes(self, thread_id: str) -> Sequence[tuple[str, str, str, Sequence[Interrupt]]]:
         """Return what was asked at the newest checkpoint of each namespace, as it stands stored.
@@ -140,13 +147,13 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         return run(self._interrupt_writes, thread_id)
 
     def _interrupt_writes(self, thread_id: str) -> Sequence[tuple[str, str, str, Sequence[Interrupt]]]:
-        places = [Place(thread_id, ns, checkpoint_id) for ns, checkpoint_id in sorted(store.latest(thread_id).items())]
-        writes = store.read_writes(places) if places else {}
+        places = [Place(thread_id, ns, checkpoint_id) for ns, checkpoint_id in sorted(stored.latest(thread_id).items())]
+        writes = stored.read_writes(places)
         return [
             (place.ns, place.checkpoint_id, row.task_id, _interrupts(self._load(row)))
             for place in places
-            for row in writes.get(place, ())
-            if row.channel == store.INTERRUPT
+            for row in writes[place]
+            if row.channel == stored.INTERRUPT
         ]
 
     # ------------------------------------------------------------------------------------------------------------ write
@@ -158,8 +165,8 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        row, writer = self._checkpoint_row(config, checkpoint, metadata)
-        run(store.write_checkpoint, row, writer)
+        row, draft = self._drafted(config, checkpoint, metadata)
+        run(self._put, row, draft, _writer(config, run_id=str(row.metadata.get("run_id") or "")))
         return _config(row.place)
 
     async def aput(
@@ -169,18 +176,42 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        row, writer = self._checkpoint_row(config, checkpoint, metadata)
-        await arun(store.write_checkpoint, row, writer)
+        row, draft = self._drafted(config, checkpoint, metadata)
+        await arun(self._put, row, draft, _writer(config, run_id=str(row.metadata.get("run_id") or "")))
         return _config(row.place)
 
-    def _checkpoint_row(
+    def _drafted(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
-    ) -> tuple[CheckpointRow, Writer]:
+    ) -> tuple[CheckpointRow, Draft]:
+        """Serialise at once, in the caller's thread: nodes change messages in place."""
         kept = searchable(get_checkpoint_metadata(config, metadata))
-        type_, blob = self.serde.dumps_typed(checkpoint)
         place = Place(*_thread_and_ns(config), checkpoint["id"])
-        row = CheckpointRow(place, get_checkpoint_id(config) or "", type_, blob, kept)
-        return row, _writer(config, run_id=str(kept.get("run_id") or ""))
+        row = CheckpointRow(place, get_checkpoint_id(config) or "", snapshots.TYPE, b"", (), kept)
+        return row, snapshots.draft(checkpoint, self.serde)
+
+    def _put(self, row: CheckpointRow, draft: Draft, writer: Writer) -> None:
+        parent = Place(row.place.thread_id, row.place.ns, row.parent_id)
+        for attempt in range(_ATTEMPTS):
+            known = self._known(parent, ask=attempt > 0) if row.parent_id and draft.cuts else {}
+            laying = snapshots.lay(draft, known, self.serde, fresh=attempt > 0)
+            basis = Basis(parent, snapshots.spans_of(known)) if laying.reuses else None
+            whole = replace(row, blob=laying.blob, spans=laying.spans)
+            if store.write_checkpoint(whole, laying.new, basis=basis, writer=writer):
+                _memory[row.place] = laying.laid
+                return
+        raise Gone(f"Checkpoint {row.place} could not be stored: its parent changed {_ATTEMPTS} times meanwhile.")
+
+    def _known(self, parent: Place, *, ask: bool) -> Known:
+        """Return where the parent's values lie; {} for a parent that is not there."""
+        if not ask and (known := _memory.get(parent)) is not None:
+            return known
+        row = stored.read_checkpoint(parent.thread_id, parent.ns, parent.checkpoint_id)
+        if row is None or row.type != snapshots.TYPE:
+            return {}
+        try:
+            return snapshots.known_of(row, stored.read_pieces(parent.thread_id, row.spans), self.serde)
+        except Gone:
+            return {}
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -250,17 +281,25 @@ class DjangoSaver(BaseCheckpointSaver[str]):
 
     def _needed(self, head: Place) -> Iterator[Place]:
         """Yield a checkpoint and those of its ancestors from which its delta channels are rebuilt."""
-        row = store.read_checkpoint(head.thread_id, head.ns, head.checkpoint_id)
+        row = stored.read_checkpoint(head.thread_id, head.ns, head.checkpoint_id)
         wanting: set[str] = set(row.metadata.get("counters_since_delta_snapshot") or ()) if row else set()
         while row is not None:
             yield row.place
-            wanting -= self.serde.loads_typed((row.type, row.blob))["channel_values"].keys()
+            wanting -= snapshots.channels(row, self.serde)
             if not wanting or not row.parent_id:
                 return
-            row = store.read_checkpoint(head.thread_id, head.ns, row.parent_id)
+            row = stored.read_checkpoint(head.thread_id, head.ns, row.parent_id)
 
 
 list_of = list  # inside the class `list` is the saver's method
+
+
+def _unless_gone(read: Callable[[], T]) -> T:
+    """Read once more if pieces were missing: the checkpoint was deleted between two queries, and now is not found."""
+    try:
+        return read()
+    except Gone:
+        return read()
 
 
 def _thread_and_ns(config: RunnableConfig) -> tuple[str, str]:

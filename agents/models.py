@@ -143,7 +143,8 @@ class Checkpoint(models.Model):
     parent_id = models.CharField(max_length=64, blank=True)
     run_id = models.CharField(max_length=64, blank=True)
     type = models.CharField(max_length=20)
-    blob = models.BinaryField()
+    blob = models.BinaryField()  # small values, and the layout of the others
+    spans = models.JSONField(default=list)  # [chain, first, end] of the pieces that hold the others
     metadata = models.JSONField(default=dict)
     created_at = models.DateTimeField(db_default=Now())
 
@@ -155,6 +156,20 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return self.checkpoint_id
+
+
+class CheckpointPiece(models.Model):
+    """One message, or another part of a big value, shared by the checkpoints that name it. Never changed."""
+
+    pk = models.CompositePrimaryKey("thread_id", "chain", "number")
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False)
+    chain = models.BigIntegerField()
+    number = models.IntegerField()
+    digest = models.BinaryField(max_length=16)
+    blob = models.BinaryField()
+
+    def __str__(self) -> str:
+        return f"{self.chain}:{self.number}"
 
 
 class CheckpointWrite(models.Model):

@@ -1,40 +1,37 @@
-"""The rows behind the saver: every SQL statement on checkpoints and their writes.
+"""Storing checkpoints, their pieces and pending writes: every SQL statement that changes them. ``stored`` reads them.
 
-Writing is one statement, on PostgreSQL as on SQLite. It begins by reading the thread's row, which is the lock: on
-PostgreSQL ``for share``, so that a statement that had to wait for a claim sees the token as it is now, not as its
-snapshot knew it; on SQLite a writing statement has the database to itself.
+A write begins by reading the thread's row, which is the lock: on PostgreSQL ``for share`` and in the same statement, so
+that one which had to wait for a claim sees the token as it is now, not as its snapshot knew it. On SQLite a writing
+transaction has the database to itself.
+
+Pieces are only deleted under the exclusive advisory lock of their thread, and a checkpoint that reuses its parent's
+pieces takes it shared, then makes sure that the parent still stands: so no checkpoint ever names a piece that is gone.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Max, Q
-from django.db.models.fields.json import KeyTransform
 
-from agents.models import Checkpoint, CheckpointWrite
+from agents import stored
+from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite
+from agents.pieces import Piece, Span, addresses, merged
+from agents.stored import CheckpointRow, Place, WriteRow
 
-INTERRUPT = "__interrupt__"
-_CHUNK = 500  # writes a statement: SQLite takes 32,766 parameters
+_CHUNK = 500  # rows a statement: SQLite takes 32,766 parameters
 
 
 class Fenced(RuntimeError):
     """A write by a worker that no longer holds the thread, or by nobody while somebody does. Nothing is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a checkpoint stands."""
-
-    thread_id: str
-    ns: str
-    checkpoint_id: str
+class _Overtaken(Exception):
+    """Rolls a checkpoint back on SQLite: its parent, or the end of its parent's chain, is not what it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,39 +43,51 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRow:
+class Basis:
+    """The parent whose pieces a checkpoint names again, with its spans as the writer knows them."""
+
     place: Place
-    parent_id: str
-    type: str
-    blob: bytes
-    metadata: Any
+    spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRow:
-    task_id: str
-    idx: int
-    task_path: str
-    channel: str
-    type: str
-    blob: bytes
-
-
-# ---------------------------------------------------------------------------------------------------------------- write
+# ---------------------------------------------------------------------------------------------------------- statements
 
 _FENCE = """
-with fence as materialized (
-    select token, holder, lease_until from agents_thread where id = %s $share
-)
+with fence as materialized (select token, holder, lease_until from agents_thread where id = %s $share)
+"""
+# The lock comes first whatever the planner thinks: both rows below are read from it.
+_LOCKED_FENCE = """
+with l (id, lock) as materialized (
+    select id, pg_advisory_xact_lock_shared(hashtextextended(id, 55)) from (values (cast(%s as text))) t (id)
+),
+fence as materialized (
+    select token, holder, lease_until from l join agents_thread a on a.id = l.id for share of a
+),
+ready as materialized (select 1 from l where $allowed)
 """
 _HELD = "exists (select 1 from fence where token = %s)"
 _FREE = "not exists (select 1 from fence where holder <> '' and (lease_until is null or lease_until >= $now))"
+_BASIS = """
+, basis as materialized (
+    select 1 from ready, agents_checkpoint c
+    where c.thread_id = %s and c.ns = %s and c.checkpoint_id = %s and c.spans = cast(%s as $json) for key share of c
+)
+"""
+_PIECES = """
+, new (chain, number, digest, blob) as (values $rows)
+, added as (
+    insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)
+    select %s, chain, number, digest, blob from new where exists (select 1 from $gate)
+    on conflict do nothing returning 1
+)
+"""
 _PUT = """
-insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, metadata)
-select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json) where $allowed
+insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata)
+select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json) where exists (select 1 from $gate) $counted
 on conflict (thread_id, ns, checkpoint_id) do update set
     parent_id = excluded.parent_id, run_id = excluded.run_id, type = excluded.type, blob = excluded.blob,
-    metadata = excluded.metadata
+    spans = excluded.spans, metadata = excluded.metadata
+returning 1
 """
 _PUT_WRITES = """
 , new (idx, channel, type, blob) as (values $rows)
@@ -86,10 +95,15 @@ insert into agents_checkpointwrite
     (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)
 select %s, %s, %s, %s, idx, %s, %s, channel, type, blob from new where $allowed
 on conflict (thread_id, ns, checkpoint_id, task_id, idx) do $conflict
+returning 1
 """
+_COUNTED = "and (select count(*) from added) = %s"
 _REPLACE = """update set
     task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel, type = excluded.type,
     blob = excluded.blob
+"""
+_REFUSAL = """
+select token, holder, holder <> '' and (lease_until is null or lease_until >= $now) from fence
 """
 _DIALECT = {
     "postgresql": {"$share": "for share", "$json": "jsonb", "$now": "statement_timestamp()"},
@@ -97,16 +111,12 @@ _DIALECT = {
 }
 
 
-@cache
-def _sql(body: str, *, vendor: str, held: bool, rows: int = 0, replace: bool = False) -> str:
-    parts = {
-        "$allowed": _HELD if held else _FREE,
-        "$conflict": _REPLACE if replace else "nothing",
-        "$rows": ", ".join(["(%s, %s, %s, %s)"] * rows),
-        **_DIALECT[vendor],
-    }
-    text = _FENCE + body + ("returning 1" if "insert into" in body else "")
-    for name, part in parts.items():
+@lru_cache(maxsize=64)
+def _sql(text: str, *, vendor: str, held: bool = False, rows: int = 0, **parts: str) -> str:
+    """Fill in a statement: what the vendor's dialect needs, whether a token is compared, a number of rows of four."""
+    filled = {f"${name}": part for name, part in parts.items()}
+    filled |= {"$allowed": _HELD if held else _FREE, "$rows": ", ".join(["(%s, %s, %s, %s)"] * rows)}
+    for name, part in {**filled, **_DIALECT[vendor]}.items():
         text = text.replace(name, part)
     return text
 
@@ -118,14 +128,107 @@ def _rows(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def write_checkpoint(row: CheckpointRow, writer: Writer) -> None:
-    """Store a checkpoint, or store it anew. Raises Fenced."""
+# --------------------------------------------------------------------------------------------------------------- fence
+
+
+def guard(thread_id: str, writer: Writer) -> None:
+    """Raise Fenced where a write of this writer would. In a transaction nobody can claim the thread before it ends."""
+    found = _rows(_sql(_FENCE + _REFUSAL, vendor=connection.vendor), [thread_id])
+    token, holder, is_held = found[0] if found else (None, "", False)
+    who = f"Run {writer.run!r}" if writer.run else "Somebody"
+    if writer.token is not None and writer.token != token:
+        raise Fenced(f"{who} writes to thread {thread_id} with token {writer.token}; the current one is {token}.")
+    if writer.token is None and is_held:
+        why = f"without a token while {holder!r} holds it; the current one is {token}."
+        raise Fenced(f"{who} writes to thread {thread_id} {why}")
+
+
+def _token(writer: Writer) -> list[int]:
+    return [] if writer.token is None else [writer.token]
+
+
+def _alone(*thread_ids: str) -> None:
+    """Until this transaction ends, let nobody write checkpoints of these threads. On SQLite a transaction is alone."""
+    if connection.vendor == "postgresql":
+        for thread_id in sorted(thread_ids):
+            _rows("select pg_advisory_xact_lock(hashtextextended(%s, 55))", [thread_id])
+
+
+# --------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def write_checkpoint(row: CheckpointRow, pieces: Sequence[Piece], *, basis: Basis | None, writer: Writer) -> bool:
+    """Store a checkpoint, anew if it exists, with its new pieces. Raises Fenced.
+
+    False, and nothing but perhaps unused pieces is stored, when the basis is not there any more or one of the pieces'
+    places is taken: by another child of the same parent.
+    """
+    write = _write_at_once if connection.vendor == "postgresql" else _write_in_steps
+    if write(row, pieces, basis=basis, writer=writer):
+        return True
+    guard(row.place.thread_id, writer)
+    return False
+
+
+def _write_at_once(row: CheckpointRow, pieces: Sequence[Piece], *, basis: Basis | None, writer: Writer) -> bool:
+    gate = "basis" if basis else "ready"
+    text, params = _LOCKED_FENCE, [row.place.thread_id, *_token(writer)]
+    if basis:
+        text += _BASIS
+        params += _basis_values(basis)
+    if pieces:
+        text += _PIECES
+        params += [value for piece in pieces for value in (piece.chain, piece.number, piece.digest, piece.blob)]
+        params.append(row.place.thread_id)
+    params += [*_checkpoint_values(row, writer), *([len(pieces)] if pieces else [])]
+    held = writer.token is not None
+    counted = _COUNTED if pieces else ""
+    sql = _sql(text + _PUT, vendor="postgresql", held=held, rows=len(pieces), gate=gate, counted=counted)
+    return bool(_rows(sql, params))
+
+
+def _write_in_steps(row: CheckpointRow, pieces: Sequence[Piece], *, basis: Basis | None, writer: Writer) -> bool:
+    try:
+        with transaction.atomic():
+            guard(row.place.thread_id, writer)
+            if basis and not _stands(basis):
+                raise _Overtaken
+            _add_pieces(row.place.thread_id, pieces)
+            _rows(_sql(_PUT, vendor="sqlite", gate="(select 1)", counted=""), _checkpoint_values(row, writer))
+            return True
+    except _Overtaken:
+        return False
+
+
+def _stands(basis: Basis) -> bool:
+    sql = "select 1 from agents_checkpoint where thread_id = %s and ns = %s and checkpoint_id = %s and spans = %s"
+    return bool(_rows(sql, _basis_values(basis)))
+
+
+def _add_pieces(thread_id: str, pieces: Sequence[Piece]) -> None:
+    if not pieces:
+        return
+    sql = (
+        "insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)"
+        " values (%s, %s, %s, %s, %s) on conflict do nothing"
+    )
+    with connection.cursor() as cursor:
+        cursor.executemany(sql, [(thread_id, p.chain, p.number, p.digest, p.blob) for p in pieces])
+        if cursor.rowcount != len(pieces):
+            raise _Overtaken
+
+
+def _basis_values(basis: Basis) -> list[Any]:
+    return [basis.place.thread_id, basis.place.ns, basis.place.checkpoint_id, json.dumps(basis.spans)]
+
+
+def _checkpoint_values(row: CheckpointRow, writer: Writer) -> list[Any]:
     place = row.place
-    sql = _sql(_PUT, vendor=connection.vendor, held=writer.token is not None)
-    params: list[Any] = [place.thread_id, place.thread_id, place.ns, place.checkpoint_id, row.parent_id, writer.run]
-    params += [row.type, row.blob, json.dumps(row.metadata), *_token(writer)]
-    if not _rows(sql, params):
-        raise Fenced(_refusal(place.thread_id, writer) or f"Run {writer.run!r} came late to thread {place.thread_id}.")
+    values = [place.thread_id, place.ns, place.checkpoint_id, row.parent_id, writer.run, row.type, row.blob]
+    return [*values, json.dumps(row.spans), json.dumps(row.metadata)]
+
+
+# -------------------------------------------------------------------------------------------------------------- writes
 
 
 def write_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, replace: bool) -> None:
@@ -139,8 +242,8 @@ def write_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, repl
 
 
 def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, replace: bool) -> int:
-    held = writer.token is not None
-    sql = _sql(_PUT_WRITES, vendor=connection.vendor, held=held, rows=len(rows), replace=replace)
+    held, conflict = writer.token is not None, _REPLACE if replace else "nothing"
+    sql = _sql(_FENCE + _PUT_WRITES, vendor=connection.vendor, held=held, rows=len(rows), conflict=conflict)
     params: list[Any] = [place.thread_id]
     for row in rows:
         params += [row.idx, row.channel, row.type, row.blob]
@@ -148,165 +251,66 @@ def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, re
     return len(_rows(sql, [*params, *_token(writer)]))
 
 
-def _token(writer: Writer) -> list[int]:
-    return [] if writer.token is None else [writer.token]
+# -------------------------------------------------------------------------------------------------------- copy, delete
 
-
-def guard(thread_id: str, writer: Writer) -> None:
-    """Raise Fenced where a write of this writer would. In a transaction nobody can claim the thread before it ends."""
-    if refusal := _refusal(thread_id, writer):
-        raise Fenced(refusal)
-
-
-def _refusal(thread_id: str, writer: Writer) -> str:
-    select = "select token, holder, holder <> '' and (lease_until is null or lease_until >= $now) from fence"
-    found = _rows(_sql(select, vendor=connection.vendor, held=False), [thread_id])
-    token, holder, is_held = found[0] if found else (None, "", False)
-    if writer.token is not None and writer.token != token:
-        return f"Run {writer.run!r} writes to thread {thread_id} with token {writer.token}; the current one is {token}."
-    if writer.token is None and is_held:
-        who = f"Run {writer.run!r}" if writer.run else "Somebody"
-        return (
-            f"{who} writes to thread {thread_id} without a token while {holder!r} holds it; the current one is {token}."
-        )
-    return ""
-
-
-# ----------------------------------------------------------------------------------------------------------------- read
-
-_COLUMNS = ("thread_id", "ns", "checkpoint_id", "parent_id", "type", "blob", "metadata", "pk")
-
-
-def read_checkpoint(thread_id: str, ns: str, checkpoint_id: str | None = None) -> CheckpointRow | None:
-    """Return one checkpoint, or the newest of the namespace."""
-    found = Checkpoint.objects.filter(thread_id=thread_id, ns=ns)
-    if checkpoint_id:
-        found = found.filter(checkpoint_id=checkpoint_id)
-    values = found.order_by("-checkpoint_id").values_list(*_COLUMNS).first()
-    return _row(values) if values else None
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Which checkpoints to list; None means any. ``filter`` compares top-level keys of the metadata."""
-
-    thread_id: str | None = None
-    ns: str | None = None
-    checkpoint_id: str | None = None
-    before: str | None = None
-    filter: tuple[tuple[str, Any], ...] = ()
-
-
-Cursor = tuple[str, int]  # checkpoint id and primary key: copies of a thread repeat the ids
-
-
-def read_page(search: Search, *, after: Cursor | None, limit: int) -> tuple[list[CheckpointRow], Cursor | None]:
-    """Return up to ``limit`` checkpoints, newest first, and where the next page begins (None: nowhere)."""
-    wanted = {"thread_id": search.thread_id, "ns": search.ns, "checkpoint_id": search.checkpoint_id}
-    found = Checkpoint.objects.filter(**{name: value for name, value in wanted.items() if value is not None})
-    if search.before is not None:
-        found = found.filter(checkpoint_id__lt=search.before)
-    for number, (key, value) in enumerate(search.filter):
-        # By position, because a key may be any text; spelt as a lookup, `a__b` would be a path.
-        found = found.alias(**{f"key{number}": KeyTransform(key, "metadata")}).filter(**{f"key{number}": value})
-    if after is not None:
-        found = found.filter(Q(checkpoint_id__lt=after[0]) | Q(checkpoint_id=after[0], pk__lt=after[1]))
-    page = list(found.order_by("-checkpoint_id", "-pk").values_list(*_COLUMNS)[:limit])
-    rows = [_row(values) for values in page]
-    return rows, (page[-1][2], page[-1][-1]) if len(page) == limit else None
-
-
-def read_writes(places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
-    """Return the writes at each checkpoint, in the order in which LangGraph applies them."""
-    found: dict[Place, list[WriteRow]] = defaultdict(list)
-    written = CheckpointWrite.objects.filter(
-        thread_id__in={place.thread_id for place in places},
-        ns__in={place.ns for place in places},
-        checkpoint_id__in={place.checkpoint_id for place in places},
-    )
-    names = ("task_id", "idx", "task_path", "channel", "type", "blob")
-    for values in written.values_list("thread_id", "ns", "checkpoint_id", *names):
-        task_id, idx, task_path, channel, type_, blob = values[3:]
-        found[Place(*values[:3])].append(WriteRow(task_id, idx, task_path, channel, type_, bytes(blob)))
-    for rows in found.values():
-        # By code point, as LangGraph compares; a database's collation may differ.
-        rows.sort(key=lambda row: (row.task_path, row.task_id, row.idx))
-    return found
-
-
-def _row(values: Sequence[Any]) -> CheckpointRow:
-    thread_id, ns, checkpoint_id, parent_id, type_, blob, metadata, _ = values
-    return CheckpointRow(Place(thread_id, ns, checkpoint_id), parent_id, type_, bytes(blob), metadata)
-
-
-def latest(thread_id: str) -> dict[str, str]:
-    """Map each namespace of a thread to the id of its newest checkpoint."""
-    newest = Checkpoint.objects.filter(thread_id=thread_id).values("ns").annotate(newest=Max("checkpoint_id"))
-    return dict(newest.values_list("ns", "newest"))
-
-
-def landed(thread_id: str, run_id: str) -> bool:
-    """Tell whether a run has left a trace: a checkpoint, or a write that is more than a question."""
-    if not run_id:
-        return False
-    mark = {"thread_id": thread_id, "run_id": run_id}
-    return (
-        Checkpoint.objects.filter(**mark).exists()
-        or CheckpointWrite.objects.filter(**mark).exclude(channel=INTERRUPT).exists()
-    )
-
-
-# --------------------------------------------------------------------------------------------------------- copy, delete
+_COPIES = (
+    "insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata)"
+    " select %s, ns, checkpoint_id, parent_id, '', type, blob, spans, metadata"
+    " from agents_checkpoint where thread_id = %s order by id",
+    "insert into agents_checkpointwrite"
+    " (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)"
+    " select %s, ns, checkpoint_id, task_id, idx, task_path, '', channel, type, blob"
+    " from agents_checkpointwrite where thread_id = %s order by id",
+    "insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)"
+    " select %s, chain, number, digest, blob"
+    " from agents_checkpointpiece where thread_id = %s order by chain, number",
+)
 
 
 def copy_thread(source: str, target: str) -> None:
     """Copy all rows of a thread. The copies bear no run: none of the target's runs wrote them. Raises Fenced."""
     with transaction.atomic():
+        _alone(source, target)
         guard(target, Writer())
-        _rows(
-            "insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, metadata)"
-            " select %s, ns, checkpoint_id, parent_id, '', type, blob, metadata"
-            " from agents_checkpoint where thread_id = %s order by id",
-            [target, source],
-        )
-        _rows(
-            "insert into agents_checkpointwrite"
-            " (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)"
-            " select %s, ns, checkpoint_id, task_id, idx, task_path, '', channel, type, blob"
-            " from agents_checkpointwrite where thread_id = %s order by id",
-            [target, source],
-        )
+        for sql in _COPIES:
+            _rows(sql, [target, source])
 
 
 def delete_thread(thread_id: str) -> None:
-    """Delete all checkpoints and writes of a thread. Raises Fenced while somebody holds it."""
+    """Delete all checkpoints, pieces and writes of a thread. Raises Fenced while somebody holds it."""
     with transaction.atomic():
+        _alone(thread_id)
         guard(thread_id, Writer())
-        CheckpointWrite.objects.filter(thread_id=thread_id).delete()
-        Checkpoint.objects.filter(thread_id=thread_id).delete()
+        for model in (CheckpointWrite, Checkpoint, CheckpointPiece):
+            model.objects.filter(thread_id=thread_id).delete()
 
 
 def delete_for_runs(run_ids: Iterable[str]) -> None:
     """Delete what these runs stored, and others' writes at their checkpoints. Raises Fenced while a thread is held."""
     runs = [run_id for run_id in run_ids if run_id]
+    gone = Checkpoint.objects.filter(run_id__in=runs)
+    loose = CheckpointWrite.objects.filter(run_id__in=runs)
     with transaction.atomic():
-        gone = Checkpoint.objects.filter(run_id__in=runs)
-        loose = CheckpointWrite.objects.filter(run_id__in=runs)
         threads = {*gone.values_list("thread_id", flat=True), *loose.values_list("thread_id", flat=True)}
+        _alone(*threads)
         for thread_id in sorted(threads):
             guard(thread_id, Writer())
         loose.delete()
         _delete_checkpoints([Place(*key) for key in gone.values_list("thread_id", "ns", "checkpoint_id")])
+        for thread_id in threads:
+            _sweep(thread_id)
 
 
 def keep_latest(thread_id: str, *, needed_by: Callable[[Place], Iterable[Place]]) -> None:
     """Delete all checkpoints of a thread but each namespace's newest and what that needs. Raises Fenced while held."""
     with transaction.atomic():
+        _alone(thread_id)
         guard(thread_id, Writer())
-        heads = [Place(thread_id, ns, newest) for ns, newest in latest(thread_id).items()]
+        heads = [Place(thread_id, ns, newest) for ns, newest in stored.latest(thread_id).items()]
         kept = {place for head in heads for place in needed_by(head)}
         keys = Checkpoint.objects.filter(thread_id=thread_id).values_list("thread_id", "ns", "checkpoint_id")
         _delete_checkpoints([place for key in keys if (place := Place(*key)) not in kept])
+        _sweep(thread_id)
 
 
 def _delete_checkpoints(places: Iterable[Place]) -> None:
@@ -314,3 +318,13 @@ def _delete_checkpoints(places: Iterable[Place]) -> None:
         key = {"thread_id": place.thread_id, "ns": place.ns, "checkpoint_id": place.checkpoint_id}
         CheckpointWrite.objects.filter(**key).delete()
         Checkpoint.objects.filter(**key).delete()
+
+
+def _sweep(thread_id: str) -> None:
+    """Delete the pieces that no checkpoint of the thread names any more."""
+    spans = Checkpoint.objects.filter(thread_id=thread_id).values_list("spans", flat=True)
+    named = set(addresses(merged([tuple(span) for some in spans for span in some])))
+    pieces = CheckpointPiece.objects.filter(thread_id=thread_id)
+    loose = [key for key in pieces.values_list("chain", "number") if key not in named]
+    for chain, first, end in merged([(chain, number, number + 1) for chain, number in loose]):
+        pieces.filter(chain=chain, number__gte=first, number__lt=end).delete()

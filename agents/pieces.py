@@ -1,0 +1,247 @@
+"""How the values of a checkpoint are cut into pieces, so that a conversation of n messages is stored once, not n times.
+
+A piece is one message, a run of small list elements, a few entries of a big dict, or one big value. Its bytes are
+exactly those that it has inside the whole value, so a value is read back by an array (or map) header and its pieces in
+a row, in one load. Pieces are numbered along a *chain* and never change. A *span* ``(chain, first, end)`` names those
+from first to before end. A checkpoint names all of its values itself, by spans, so none is needed to read another. An
+append-only list is one span however long it grows; an edit in its middle costs two more.
+
+Pure functions: what lies where is decided here, and stored elsewhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+Span = tuple[int, int, int]
+Address = tuple[int, int]  # chain, number
+Pack = Callable[[Any], bytes]
+Kind = Literal["list", "dict", "whole"]
+
+DIGEST_BYTES = 16  # 128 bits of blake2b: nobody may find another message with the digest of one that is stored
+INLINE_BYTES = 256  # what is smaller stays in the checkpoint's own row
+SPLIT_BYTES = 2048  # what is smaller is one piece, unless it holds messages
+GROUP_BYTES = 1024  # small elements are put together until they make a piece of this size
+MAX_SPANS = 64  # a list of more is written anew in one run
+CHAIN_BITS = 52  # JSON readers keep integers up to 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One value in pieces. ``count``: of list elements or dict entries, for the header."""
+
+    kind: Kind
+    count: int
+    delta: bool  # it stood inside a DeltaChannel's snapshot
+    blobs: tuple[bytes, ...]
+    digests: bytes  # of the blobs, DIGEST_BYTES each
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Where the pieces of one value lie, in order, and their digests."""
+
+    spans: tuple[Span, ...]
+    digests: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    chain: int
+    number: int
+    digest: bytes
+    blob: bytes
+
+
+# ---------------------------------------------------------------------------------------------------------------- cut
+
+
+def cut_values(values: Mapping[str, Any], pack: Pack) -> tuple[dict[str, Any], dict[str, Cut]]:
+    """Split channel values into small ones and cut ones. The small ones keep a None in the place of each cut one."""
+    cuts = {name: cut for name, value in values.items() if (cut := _cut(value, pack)) is not None}
+    return {name: None if name in cuts else value for name, value in values.items()}, cuts
+
+
+def _cut(value: Any, pack: Pack) -> Cut | None:
+    delta = isinstance(value, _DeltaSnapshot)
+    inner = value.value if delta else value
+    if inner is None or isinstance(inner, bool | int | float) or (isinstance(inner, str) and len(inner) < 64):
+        return None  # small for certain, without packing it to see
+    if type(inner) in (list, tuple) and any(isinstance(item, BaseMessage) for item in inner):
+        return _made("list", len(inner), _elements(inner, pack), delta=delta)
+    whole = pack(inner)
+    if len(whole) < INLINE_BYTES:
+        return None
+    if len(whole) >= SPLIT_BYTES and type(inner) in (list, tuple):
+        return _made("list", len(inner), _grouped(pack(item) for item in inner), delta=delta)
+    if len(whole) >= SPLIT_BYTES and type(inner) is dict and all(type(key) is str for key in inner):
+        entries = (pack(key) + pack(item) for key, item in inner.items())
+        return _made("dict", len(inner), _grouped(entries), delta=delta)
+    return _made("whole", 1, [whole], delta=delta)
+
+
+_EXTENSIONS = {
+    0xC7: (">B", 3),
+    0xC8: (">H", 4),
+    0xC9: (">I", 6),
+}  # first byte: form of the length, bytes before the body
+
+
+def _elements(items: Sequence[Any], pack: Pack) -> Sequence[bytes]:
+    """Return the bytes of each element. Objects are cut out of the packed whole, which is faster than one by one."""
+    whole = pack(items)
+    blobs, start = [], len(_header("list", len(items)))
+    while start < len(whole) and whole[start] in _EXTENSIONS:
+        form, body = _EXTENSIONS[whole[start]]
+        end = start + body + struct.unpack_from(form, whole, start + 1)[0]
+        blobs.append(whole[start:end])
+        start = end
+    return blobs if start == len(whole) else [pack(item) for item in items]
+
+
+def _grouped(parts: Iterator[bytes]) -> list[bytes]:
+    """Join neighbours to GROUP_BYTES, from the front: what is appended leaves all groups but the last as they were."""
+    groups: list[bytes] = []
+    group: list[bytes] = []
+    size = 0
+    for part in parts:
+        group.append(part)
+        size += len(part)
+        if size >= GROUP_BYTES:
+            groups.append(b"".join(group))
+            group, size = [], 0
+    return [*groups, b"".join(group)] if group else groups
+
+
+def _made(kind: Kind, count: int, blobs: Sequence[bytes], *, delta: bool) -> Cut:
+    digests = b"".join(blake2b(blob, digest_size=DIGEST_BYTES).digest() for blob in blobs)
+    return Cut(kind, count, delta, tuple(blobs), digests)
+
+
+def joined(kind: Kind, count: int, blobs: Sequence[bytes]) -> bytes:
+    """Return the msgpack of a whole value."""
+    body = b"".join(blobs)
+    return body if kind == "whole" else _header(kind, count) + body
+
+
+def _header(kind: Kind, count: int) -> bytes:
+    short, middle, long = (0x90, 0xDC, 0xDD) if kind == "list" else (0x80, 0xDE, 0xDF)
+    if count < 16:
+        return bytes([short | count])
+    return struct.pack(">BH", middle, count) if count < 1 << 16 else struct.pack(">BI", long, count)
+
+
+# -------------------------------------------------------------------------------------------------------------- place
+
+
+def place(cut: Cut, known: Laid | None, *, fresh: bool) -> tuple[Laid, list[Piece]]:
+    """Say where the pieces of a value lie: what the parent has stays where it is, the rest goes after its last ones.
+
+    ``fresh``: the rest goes to a chain of its own, because somebody else was faster there.
+    """
+    if known is None:
+        return _anew(cut)
+    if cut.digests == known.digests:
+        return known, []
+    laid, new = (
+        _appended(cut, known, fresh=fresh) if cut.digests.startswith(known.digests) else _edited(cut, known, fresh)
+    )
+    return (laid, new) if len(laid.spans) <= MAX_SPANS else _anew(cut)
+
+
+def _anew(cut: Cut) -> tuple[Laid, list[Piece]]:
+    line = _Line(secrets.randbits(CHAIN_BITS), 0)
+    for digest, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
+        line.add(digest, blob)
+    return Laid(tuple(line.spans), cut.digests), line.new
+
+
+def _appended(cut: Cut, known: Laid, *, fresh: bool) -> tuple[Laid, list[Piece]]:
+    line = _continued(known, fresh)
+    line.spans = [*known.spans]
+    old = len(known.digests) // DIGEST_BYTES
+    for digest, blob in zip(digests_of(cut.digests[len(known.digests) :]), cut.blobs[old:], strict=True):
+        line.add(digest, blob)
+    return Laid(tuple(line.spans), cut.digests), line.new
+
+
+def _edited(cut: Cut, known: Laid, fresh: bool) -> tuple[Laid, list[Piece]]:
+    line = _continued(known, fresh)
+    at = dict(zip(addresses(known.spans), digests_of(known.digests), strict=True))
+    where = {digest: address for address, digest in reversed(at.items())}
+    for digest, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
+        following = line.following()
+        if at.get(following) == digest:
+            line.reuse(following)
+        elif digest in where:
+            line.reuse(where[digest])
+        else:
+            line.add(digest, blob)
+    return Laid(tuple(line.spans), cut.digests), line.new
+
+
+def _continued(known: Laid, fresh: bool) -> _Line:
+    """Go on where the chain of the last span ends, as far as this value knows."""
+    if fresh or not known.spans:
+        return _Line(secrets.randbits(CHAIN_BITS), 0)
+    chain = known.spans[-1][0]
+    return _Line(chain, max(end for other, _, end in known.spans if other == chain))
+
+
+class _Line:
+    """Spans as they grow, and the pieces that are new."""
+
+    def __init__(self, chain: int, number: int) -> None:
+        self.chain, self.number = chain, number
+        self.spans: list[Span] = []
+        self.new: list[Piece] = []
+
+    def following(self) -> Address:
+        """Where the next piece lies if it lengthens the last span."""
+        return (self.spans[-1][0], self.spans[-1][2]) if self.spans else (-1, -1)
+
+    def reuse(self, address: Address) -> None:
+        chain, number = address
+        if address == self.following():
+            self.spans[-1] = (chain, self.spans[-1][1], number + 1)
+        else:
+            self.spans.append((chain, number, number + 1))
+
+    def add(self, digest: bytes, blob: bytes) -> None:
+        self.new.append(Piece(self.chain, self.number, digest, blob))
+        self.reuse((self.chain, self.number))
+        self.number += 1
+
+
+# -------------------------------------------------------------------------------------------------------------- spans
+
+
+def addresses(spans: Sequence[Span]) -> Iterator[Address]:
+    """Yield the address of each piece, in order."""
+    for chain, first, end in spans:
+        for number in range(first, end):
+            yield chain, number
+
+
+def digests_of(digests: bytes) -> Iterator[bytes]:
+    for start in range(0, len(digests), DIGEST_BYTES):
+        yield digests[start : start + DIGEST_BYTES]
+
+
+def merged(spans: Sequence[Span]) -> list[Span]:
+    """Return the fewest spans that cover the same pieces."""
+    covered: list[Span] = []
+    for chain, first, end in sorted(spans):
+        if covered and covered[-1][0] == chain and first <= covered[-1][2]:
+            covered[-1] = (chain, covered[-1][1], max(end, covered[-1][2]))
+        else:
+            covered.append((chain, first, end))
+    return covered

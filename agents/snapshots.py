@@ -1,0 +1,199 @@
+"""A LangGraph checkpoint as a row and pieces, and back again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, cast
+
+from langgraph.checkpoint.base import Checkpoint
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from agents.pieces import Address, Cut, Kind, Laid, Piece, Span, addresses, cut_values, joined, place
+from agents.stored import CheckpointRow, Place
+
+TYPE = "pieces"  # of a row whose blob is [checkpoint with its small values, layout of the others]
+_READABLE = ("msgpack", "bytes", "bytearray", "null")
+_REMEMBERED = 128  # checkpoints; 16 bytes for each of their messages
+
+Known = Mapping[str, Laid]  # channel -> where its value lies, in the order of the row's spans
+Pieces = Mapping[Address, tuple[bytes, bytes]]  # digest and bytes
+
+
+class Unreadable(ValueError):
+    """A stored value is of a kind that is never written here, such as a pickle: it is not opened."""
+
+
+class Gone(LookupError):
+    """Pieces of a checkpoint are missing. It was deleted while it was read, or the database is damaged."""
+
+
+class StrictSerializer(JsonPlusSerializer):
+    """Reads plain data, dates and the like, messages and LangGraph's own values; other objects come back as data."""
+
+    def __init__(self) -> None:
+        # None is "only the safe types"; left out, it would be "whatever the environment says".
+        super().__init__(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        if data[0] not in _READABLE:
+            raise Unreadable(f"A stored value of type {data[0]!r} is not read.")
+        return super().loads_typed(data)
+
+
+# --------------------------------------------------------------------------------------------------------------- write
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A checkpoint as it was when it was handed over: all values are bytes already, whoever changes them later."""
+
+    small: bytes
+    cuts: Mapping[str, Cut]
+
+
+@dataclass(frozen=True, slots=True)
+class Laying:
+    """A draft with a place for each piece."""
+
+    blob: bytes
+    laid: Known
+    new: Sequence[Piece]
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return spans_of(self.laid)
+
+    @property
+    def reuses(self) -> bool:
+        """Whether it names pieces that are not its own."""
+        return sum(end - first for _, first, end in self.spans) > len(self.new)
+
+
+def spans_of(known: Known) -> tuple[Span, ...]:
+    return tuple(span for laid in known.values() for span in laid.spans)
+
+
+def draft(checkpoint: Checkpoint, serde: SerializerProtocol) -> Draft:
+    """Serialise a checkpoint."""
+
+    def pack(value: Any) -> bytes:
+        return serde.dumps_typed([value])[1][1:]  # a list's header of one byte: the bytes inside a list are asked for
+
+    small, cuts = cut_values(checkpoint["channel_values"], pack)
+    return Draft(pack({**checkpoint, "channel_values": small}), cuts)
+
+
+def lay(drafted: Draft, known: Known, serde: SerializerProtocol, *, fresh: bool) -> Laying:
+    """Find a place for each piece, beside those of the parent."""
+    laid: dict[str, Laid] = {}
+    new: list[Piece] = []
+    for name, cut in drafted.cuts.items():
+        laid[name], pieces = place(cut, known.get(name), fresh=fresh)
+        new += pieces
+    layout = [[name, cut.kind, cut.count, cut.delta, len(laid[name].spans)] for name, cut in drafted.cuts.items()]
+    return Laying(b"\x92" + drafted.small + serde.dumps_typed(layout)[1], laid, new)
+
+
+# ---------------------------------------------------------------------------------------------------------------- read
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """One big value, before its pieces are loaded."""
+
+    name: str
+    kind: Kind
+    count: int
+    delta: bool
+    spans: tuple[Span, ...]
+
+
+def restore(
+    row: CheckpointRow, pieces: Pieces, serde: SerializerProtocol, *, loaded: dict[Address, Any] | None = None
+) -> tuple[Checkpoint, Known]:
+    """Return the checkpoint of a row, and where its big values lie. Raises Gone, Unreadable.
+
+    ``loaded`` keeps list elements between the rows of one listing, which then share them.
+    """
+    checkpoint, layout = _opened(row, serde)
+    known = _known(row.place, layout, pieces)
+    for value in layout:
+        where = list(addresses(value.spans))
+        if loaded is not None and value.kind == "list" and value.count == len(where):
+            inner = _shared(where, pieces, serde, loaded)
+        else:
+            data = joined(value.kind, value.count, [pieces[address][1] for address in where])
+            inner = serde.loads_typed(("msgpack", data))
+        checkpoint["channel_values"][value.name] = _DeltaSnapshot(inner) if value.delta else inner
+    return checkpoint, known
+
+
+def known_of(row: CheckpointRow, pieces: Pieces, serde: SerializerProtocol) -> Known:
+    """Return where the big values of a row lie. Raises Gone."""
+    return _known(row.place, _opened(row, serde)[1], pieces)
+
+
+def _known(place: Place, layout: Sequence[_Stored], pieces: Pieces) -> Known:
+    try:
+        return {
+            value.name: Laid(value.spans, b"".join([pieces[address][0] for address in addresses(value.spans)]))
+            for value in layout
+        }
+    except KeyError as missing:
+        raise Gone(f"Piece {missing} of checkpoint {place} is missing.") from missing
+
+
+def _opened(row: CheckpointRow, serde: SerializerProtocol) -> tuple[Checkpoint, list[_Stored]]:
+    if row.type != TYPE:
+        return cast(Checkpoint, serde.loads_typed((row.type, row.blob))), []
+    checkpoint, layout = serde.loads_typed(("msgpack", row.blob))
+    spans = iter(row.spans)
+    return checkpoint, [
+        _Stored(name, kind, count, delta, tuple(islice(spans, number))) for name, kind, count, delta, number in layout
+    ]
+
+
+def _shared(
+    where: Sequence[Address], pieces: Pieces, serde: SerializerProtocol, loaded: dict[Address, Any]
+) -> list[Any]:
+    missing = [address for address in dict.fromkeys(where) if address not in loaded]
+    data = joined("list", len(missing), [pieces[address][1] for address in missing])
+    loaded.update(zip(missing, serde.loads_typed(("msgpack", data)), strict=True))
+    return [loaded[address] for address in where]
+
+
+def channels(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
+    """Return the names of the channels that have a value."""
+    return set(_opened(row, serde)[0]["channel_values"])
+
+
+# -------------------------------------------------------------------------------------------------------------- memory
+
+
+class Memory:
+    """Where the big values of the last checkpoints lie, so that their children need not ask. ``store`` checks it."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Place, Known] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __setitem__(self, place: Place, known: Known) -> None:
+        with self._lock:
+            self._known[place] = known
+            self._known.move_to_end(place)
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+    def get(self, place: Place) -> Known | None:
+        with self._lock:
+            return self._known.get(place)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()

@@ -1,0 +1,173 @@
+"""What is stored of checkpoints, their pieces and pending writes, read back. ``store`` writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+from django.db.models import Max, Q
+from django.db.models.fields.json import KeyTransform
+
+from agents.models import Checkpoint, CheckpointWrite
+from agents.pieces import Address, Span, merged
+
+INTERRUPT = "__interrupt__"
+_SELECTS = 100  # spans a query; SQLite takes 500
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a checkpoint stands."""
+
+    thread_id: str
+    ns: str
+    checkpoint_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRow:
+    place: Place
+    parent_id: str
+    type: str
+    blob: bytes
+    spans: tuple[Span, ...]
+    metadata: Any
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRow:
+    task_id: str
+    idx: int
+    task_path: str
+    channel: str
+    type: str
+    blob: bytes
+
+
+# --------------------------------------------------------------------------------------------------------- checkpoints
+
+# By hand where each step of a graph waits for it: the ORM takes longer to write these than the database to answer.
+_SELECT_ONE = (
+    "select thread_id, ns, checkpoint_id, parent_id, type, blob, spans, metadata from agents_checkpoint"
+    " where thread_id = %s and ns = %s and checkpoint_id = %s"
+)
+_SELECT_NEWEST = (
+    "select thread_id, ns, checkpoint_id, parent_id, type, blob, spans, metadata from agents_checkpoint"
+    " where thread_id = %s and ns = %s order by checkpoint_id desc limit 1"
+)
+
+
+def _select(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return list(cursor.fetchall())
+
+
+def read_checkpoint(thread_id: str, ns: str, checkpoint_id: str | None = None) -> CheckpointRow | None:
+    """Return one checkpoint, or the newest of the namespace."""
+    sql = _SELECT_ONE if checkpoint_id else _SELECT_NEWEST
+    for *values, spans, metadata in _select(sql, [thread_id, ns, *([checkpoint_id] if checkpoint_id else [])]):
+        return _row([*values, json.loads(spans), json.loads(metadata)])
+    return None
+
+
+def _row(values: Sequence[Any]) -> CheckpointRow:
+    thread_id, ns, checkpoint_id, parent_id, type_, blob, spans, metadata = values
+    place = Place(thread_id, ns, checkpoint_id)
+    return CheckpointRow(place, parent_id, type_, bytes(blob), tuple(map(tuple, spans)), metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which checkpoints to list; None means any. ``filter`` compares top-level keys of the metadata."""
+
+    thread_id: str | None = None
+    ns: str | None = None
+    checkpoint_id: str | None = None
+    before: str | None = None
+    filter: tuple[tuple[str, Any], ...] = ()
+
+
+_COLUMNS = ("thread_id", "ns", "checkpoint_id", "parent_id", "type", "blob", "spans", "metadata")
+Cursor = tuple[str, int]  # checkpoint id and primary key: copies of a thread repeat the ids
+
+
+def read_page(search: Search, *, after: Cursor | None, limit: int) -> tuple[list[CheckpointRow], Cursor | None]:
+    """Return up to ``limit`` checkpoints, newest first, and where the next page begins (None: nowhere)."""
+    wanted = {"thread_id": search.thread_id, "ns": search.ns, "checkpoint_id": search.checkpoint_id}
+    found = Checkpoint.objects.filter(**{name: value for name, value in wanted.items() if value is not None})
+    if search.before is not None:
+        found = found.filter(checkpoint_id__lt=search.before)
+    for number, (key, value) in enumerate(search.filter):
+        # By position, because a key may be any text; spelt as a lookup, `a__b` would be a path.
+        found = found.alias(**{f"key{number}": KeyTransform(key, "metadata")}).filter(**{f"key{number}": value})
+    if after is not None:
+        found = found.filter(Q(checkpoint_id__lt=after[0]) | Q(checkpoint_id=after[0], pk__lt=after[1]))
+    page = list(found.order_by("-checkpoint_id", "-pk").values_list(*_COLUMNS, "pk")[:limit])
+    rows = [_row(values[:-1]) for values in page]
+    return rows, (page[-1][2], page[-1][-1]) if len(page) == limit else None
+
+
+def latest(thread_id: str) -> dict[str, str]:
+    """Map each namespace of a thread to the id of its newest checkpoint."""
+    newest = Checkpoint.objects.filter(thread_id=thread_id).values("ns").annotate(newest=Max("checkpoint_id"))
+    return dict(newest.values_list("ns", "newest"))
+
+
+def landed(thread_id: str, run_id: str) -> bool:
+    """Tell whether a run has left a trace: a checkpoint, or a write that is more than a question."""
+    if not run_id:
+        return False
+    mark = {"thread_id": thread_id, "run_id": run_id}
+    return (
+        Checkpoint.objects.filter(**mark).exists()
+        or CheckpointWrite.objects.filter(**mark).exclude(channel=INTERRUPT).exists()
+    )
+
+
+# -------------------------------------------------------------------------------------------------- pieces and writes
+
+
+def read_pieces(thread_id: str, spans: Iterable[Span]) -> dict[Address, tuple[bytes, bytes]]:
+    """Return digest and bytes of each piece that is there; the caller must notice if one is not."""
+    wanted = merged(list(spans))
+    found: dict[Address, tuple[bytes, bytes]] = {}
+    for start in range(0, len(wanted), _SELECTS):
+        # One range scan a span. Joined to a list of spans the planner guesses 100 of them and reads the whole table.
+        some = wanted[start : start + _SELECTS]
+        sql = " union all ".join([_SPAN] * len(some))
+        for chain, number, digest, blob in _select(sql, [value for span in some for value in (thread_id, *span)]):
+            found[chain, number] = bytes(digest), bytes(blob)
+    return found
+
+
+_SPAN = (
+    "select chain, number, digest, blob from agents_checkpointpiece"
+    " where thread_id = %s and chain = %s and number >= %s and number < %s"
+)
+
+
+_WRITES = (
+    "select thread_id, ns, checkpoint_id, task_id, idx, task_path, channel, type, blob from agents_checkpointwrite"
+    " where thread_id = %s and ns = %s and checkpoint_id = %s"
+)
+
+
+def read_writes(places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
+    """Return the writes at each checkpoint, in the order in which LangGraph applies them."""
+    found: dict[Place, list[WriteRow]] = {place: [] for place in places}
+    for start in range(0, len(places), _SELECTS):
+        some = places[start : start + _SELECTS]
+        sql = " union all ".join([_WRITES] * len(some))
+        params = [value for place in some for value in (place.thread_id, place.ns, place.checkpoint_id)]
+        for thread_id, ns, checkpoint_id, *values, blob in _select(sql, params):
+            task_id, idx, task_path, channel, type_ = values
+            row = WriteRow(task_id, idx, task_path, channel, type_, bytes(blob))
+            found[Place(thread_id, ns, checkpoint_id)].append(row)
+    for rows in found.values():
+        # By code point, as LangGraph compares; a database's collation may differ.
+        rows.sort(key=lambda row: (row.task_path, row.task_id, row.idx))
+    return found
