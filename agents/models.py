@@ -137,8 +137,10 @@ class Run(models.Model):
 class Checkpoint(models.Model):
     """LangGraph's snapshot after a step. Written by the saver only."""
 
-    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="checkpoints", db_constraint=False)
-    ns = models.CharField(max_length=512, blank=True)
+    thread = models.ForeignKey(
+        Thread, on_delete=models.CASCADE, related_name="checkpoints", db_constraint=False, db_index=False
+    )
+    ns = models.TextField(blank=True)  # as deep as graphs are nested
     checkpoint_id = models.CharField(max_length=64)
     parent_id = models.CharField(max_length=64, blank=True)
     run_id = models.CharField(max_length=64, blank=True)
@@ -175,14 +177,14 @@ class CheckpointPiece(models.Model):
 class CheckpointWrite(models.Model):
     """One pending write of a task at a checkpoint. Written by the saver only."""
 
-    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="+", db_constraint=False)
-    ns = models.CharField(max_length=512, blank=True)
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False)
+    ns = models.TextField(blank=True)  # as deep as graphs are nested
     checkpoint_id = models.CharField(max_length=64)
     task_id = models.CharField(max_length=64)
     idx = models.IntegerField()
-    task_path = models.CharField(max_length=512, blank=True)
+    task_path = models.TextField(blank=True)
     run_id = models.CharField(max_length=64, blank=True)
-    channel = models.CharField(max_length=200)
+    channel = models.TextField()
     type = models.CharField(max_length=20)
     blob = models.BinaryField()
 
@@ -202,7 +204,7 @@ class ToolCall(models.Model):
     thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="tool_calls")
     message_id = models.CharField(max_length=200)
     tool_call_id = models.CharField(max_length=200)
-    namespace = models.CharField(max_length=512, blank=True)
+    namespace = models.TextField(blank=True)
     interrupt_id = models.CharField(max_length=200)
     name = models.CharField(max_length=200)
     args = CanonicalField()
@@ -257,7 +259,7 @@ class ToolExecution(models.Model):
 
     id = models.UUIDField(primary_key=True)
     thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="executions")
-    namespace = models.CharField(max_length=512, blank=True)
+    namespace = models.TextField(blank=True)
     task_id = models.CharField(max_length=64)
     message_id = models.CharField(max_length=200)
     tool_call_id = models.CharField(max_length=200)

@@ -79,7 +79,7 @@ class Interrupt(models.Model):
     thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="interrupts")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="interrupts")
     run = models.ForeignKey(Run, null=True, on_delete=models.PROTECT, related_name="interrupts")  # that stopped here
-    namespace = models.CharField(max_length=512, blank=True)
+    namespace = models.TextField(blank=True)
     interrupt_id = models.CharField(max_length=200)
     version = models.PositiveIntegerField(default=1)
     supersedes = models.OneToOneField(
