@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models import Q
 
 Row = TypeVar("Row", bound=models.Model)
 PAGE = 50
+LONGEST_KEY = 64  # characters
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ def by_time(rows: models.QuerySet[Row], *, field: str, after: str, newest_first:
     A cursor that cannot be read counts as none: a link somebody cut short leads to the first page.
     """
     sign, side = ("-", "lt") if newest_first else ("", "gt")
-    place = _read_cursor(after)
+    place = _read_cursor(after, rows.model._meta.pk)
     if place is not None:
         moment, key = place
         rows = rows.filter(Q(**{f"{field}__{side}": moment}) | Q(**{field: moment, f"pk__{side}": key}))
@@ -48,10 +50,12 @@ def _page(found: list[Row], *, size: int, cursor: Callable[[Row], str]) -> Page[
     return Page(rows=found[:size], after=cursor(found[size - 1]) if more else "")
 
 
-def _read_cursor(after: str) -> tuple[datetime, Any] | None:
+def _read_cursor(after: str, key_field: Any) -> tuple[datetime, Any] | None:
     moment, _, key = after.partition("~")
-    try:
-        read = datetime.fromisoformat(moment)
-    except ValueError:
+    if not key or len(key) > LONGEST_KEY or "\x00" in key:
         return None
-    return (read, key) if key and read.tzinfo is not None else None
+    try:
+        read, place = datetime.fromisoformat(moment), key_field.to_python(key)
+    except (ValueError, ValidationError):
+        return None
+    return (read, place) if read.tzinfo is not None else None

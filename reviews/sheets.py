@@ -163,7 +163,10 @@ class Sheet:
 
     @property
     def is_invalid(self) -> bool:
-        return bool(self.changed) and not self.edit.is_valid()
+        """Whether something was typed that cannot run; a JSON text that cannot be read changes no argument yet."""
+        if self.edit is None or not self.editable or not getattr(self.edit, "is_bound", True):
+            return False
+        return not self.edit.is_valid()
 
     @property
     def needs_confirm(self) -> bool:
@@ -172,7 +175,7 @@ class Sheet:
     @property
     def rewrites(self) -> bool:
         """Whether an edit changes most of the call: then it is another call than the agent thought of."""
-        return bool(self.changed) and self.edit.is_valid() and mostly_changed(self.args, self.edit.edited)
+        return bool(self.changed) and not self.is_invalid and mostly_changed(self.args, self.edit.edited)
 
     @property
     def shown_rows(self) -> list[Row]:
@@ -233,6 +236,8 @@ class Sheet:
 
     def _verdict(self, verb: str) -> Verdict:
         match verb:
+            case "approve" if self.is_invalid:
+                raise NotRecorded("invalid")
             case "approve" if self.changed:
                 raise NotRecorded("changed")
             case "approve" if self.interrupt.dialect == "execution" and not self.sure:
@@ -251,10 +256,10 @@ class Sheet:
                 raise NotRecorded("none")
 
     def _edit(self) -> Verdict:
+        if self.is_invalid:
+            raise NotRecorded("invalid")
         if not self.changed:
             raise NotRecorded("unchanged")
-        if not self.edit.is_valid():
-            raise NotRecorded("invalid")
         if self.needs_confirm and not self.sure:
             raise NotRecorded("confirm")
         return Verdict("edit", args=self.edit.edited)

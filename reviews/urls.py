@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from django.urls import path
+from django.urls import path, register_converter
 
 from reviews.views import audit, inbox, interrupt, person, sign_in, thread
 
+
+class ThreadId:
+    """Any text that can be the id of a thread."""
+
+    regex = r"[^/\x00]{1,64}"
+
+    def to_python(self, value: str) -> str:
+        return value
+
+    def to_url(self, value: str) -> str:
+        return value
+
+
+register_converter(ThreadId, "thread")
 app_name = "reviews"
 urlpatterns = [
     path("", inbox.index, name="inbox"),
@@ -16,9 +30,9 @@ urlpatterns = [
     path("interrupts/<int:pk>/changed/", interrupt.changed, name="changed"),
     path("interrupts/<int:pk>/download/", interrupt.download, name="download"),
     path("threads/", thread.index, name="threads"),
-    path("threads/<str:pk>/", thread.show, name="thread"),
-    path("threads/<str:pk>/replay/", thread.replay, name="replay"),
-    path("threads/<str:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
+    path("threads/<thread:pk>/", thread.show, name="thread"),
+    path("threads/<thread:pk>/replay/", thread.replay, name="replay"),
+    path("threads/<thread:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
     path("agents/", thread.agents, name="agents"),
     path("audit/", audit.index, name="audit"),
     path("audit/<int:seq>/", audit.entry, name="entry"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
+from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
-from django.utils.http import urlencode
 
 from reviews.kept import seal
 
@@ -39,7 +39,7 @@ def _signed_out(request: HttpRequest) -> HttpResponse:
     if is_fragment(request):
         return render(request, "_signed_out.html", {"next": request.path}, status=401)
     if request.method != "POST":
-        return redirect(f"{reverse('reviews:sign-in')}?{urlencode({'next': request.get_full_path()})}")
+        return redirect(f"{reverse('reviews:sign-in')}?next={quote(request.get_full_path())}")
     context: dict[str, Any] = {"next": request.path, "kept": seal(request.path, request.POST), "after_post": True}
     return render(request, "sign_in.html", context, status=401)
 

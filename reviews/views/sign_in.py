@@ -28,11 +28,11 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 @never_cache
 @sensitive_post_parameters("password")
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
     """Ask for name and password; afterwards lead to where the person wanted to go, with what they had typed there."""
     wanted = request.POST.get("next") or request.GET.get("next", "")
-    if request.method == "GET" and request.user.is_authenticated:
+    if request.method != "POST" and request.user.is_authenticated:
         return redirect(_inside(request, wanted))
     form = AuthenticationForm(request, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
@@ -94,7 +94,7 @@ class FirstPerson(forms.Form):
 
 @never_cache
 @sensitive_post_parameters("password")
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def link(request: HttpRequest, token: str) -> HttpResponse:
     """Open the desk by a one-time link: make the first account, or sign in as an administrator who exists."""
     try:

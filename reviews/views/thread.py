@@ -36,7 +36,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> HttpResponse:
     user, chosen = request.user, request.GET.get("status", "")
     rows = threads_for(user).select_related("agent")
-    agent = request.GET.get("agent", "")
+    agent = request.GET.get("agent", "")[:100].replace("\x00", "")
     if agent:
         rows = rows.filter(agent=agent)
     if chosen in Thread.Status.values:
@@ -60,7 +60,7 @@ def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> Http
 
 
 def _start(request: HttpRequest) -> HttpResponse:
-    wanted = request.POST.get("agent", "")
+    wanted = request.POST.get("agent", "")[:100].replace("\x00", "")
     get_object_or_404(agents_for(request.user), pk=wanted)
     if not agents_for(request.user, Role.OPERATOR).filter(pk=wanted).exists():
         raise PermissionDenied("You may see this agent, but not start threads with it.")

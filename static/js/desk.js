@@ -32,6 +32,8 @@
     const form = event.target.form;
     const keeper = form?.dataset.keeps && document.getElementById(form.dataset.keeps);
     if (!keeper) return;
+    // What was locked for want of a change is open now; the server has the last word.
+    for (const button of form.querySelectorAll("[data-verb] [aria-disabled]")) button.removeAttribute("aria-disabled");
     clearTimeout(timers.get(form));
     timers.set(form, setTimeout(() => {
       if (!form.dataset.sent) keeper.dispatchEvent(new CustomEvent("keep"));
