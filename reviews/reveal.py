@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from html import escape
+from html import escape, unescape
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,7 @@ INDENT = 32  # blanks at the beginning of a line that are an indentation and not
 CHIP_BYTES = 200  # about what one chip adds to the page
 
 _BLANKS = re.compile(rf"[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]{{{BLANKS},}}+|(?:\r\n|\r|\n){{{BLANKS},}}+")
+_TAG = re.compile("<[^>]*>")  # in markup of our own, whose attributes hold no ">"
 _MEANINGS = {
     "bidi": "It turns the reading direction, so the text can look like something else.",
     "zero_width": "It takes no room, so two texts can look the same and differ.",
@@ -220,6 +221,12 @@ def words(text: str, *, limit: int = MAX_WORDS) -> SafeString:
     # Safe: the renderer escapes what it writes itself, HTML is off, and every piece of text goes through reveal().
     rendered: str = _markdown().render(text)
     return mark_safe(rendered)  # noqa: S308
+
+
+def shows_all(text: str) -> bool:
+    """Say whether ``words`` shows each sign of ``text`` but blanks. Markup takes some away: ``**`` and ``&amp;``."""
+    seen = unescape(_TAG.sub("", words(text)))
+    return "".join(seen.split()) == "".join(text.split())
 
 
 @cache

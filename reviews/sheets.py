@@ -16,10 +16,12 @@ from django.http import QueryDict
 
 from agents.outcome import canonical_bytes
 from reviews import schema_forms, talk
+from reviews.arg_fields import normal_lines
 from reviews.dialects import TOOL_DIALECTS, Problem, Proposal, ProposedAction, Verdict, check
 from reviews.diffs import mostly_changed
 from reviews.drafts import own_names
 from reviews.models import Action
+from reviews.reveal import shows_all
 from reviews.schema_forms import Row
 
 QUESTIONS = ("raw", "schema")  # answered, not decided
@@ -62,8 +64,8 @@ class Sheet:
         return self.prefix
 
     def text(self, name: str) -> str:
-        """Return what was typed into one of the sheet's own fields."""
-        return str(self.typed.get(f"{self.prefix}-{name}", "")) if self.typed is not None else ""
+        """Return what was typed into one of the sheet's own fields; browsers send CR LF for the line ends people type."""
+        return normal_lines(str(self.typed.get(f"{self.prefix}-{name}", ""))) if self.typed is not None else ""
 
     @property
     def feedback(self) -> str:
@@ -141,11 +143,9 @@ class Sheet:
 
     @property
     def says_only_words(self) -> bool:
-        """Whether a question is nothing but the agent's sentence, which stands in its frame already."""
-        return not self.is_call and self.args in (
-            {"value": self.action.description},
-            {"question": self.action.description},
-        )
+        """Whether a question is nothing but the agent's sentence, which stands in its frame already, sign for sign."""
+        words = self.action.description
+        return bool(words) and not self.is_call and self.args in ({"value": words}, {"question": words}) and shows_all(words)
 
     @property
     def rows(self) -> list[Row]:
@@ -228,11 +228,18 @@ class Sheet:
     def decide(self, verb: str) -> Verdict:
         """Return the verdict that the sheet stands for when its button ``verb`` is pressed. Raises NotRecorded."""
         self.verdict = verb
+        if name := self._other_name():
+            return Verdict(verb, args=self.action.args, name=name)  # type: ignore[arg-type]  # checked with the rest
         try:
             return self._verdict(verb)
         except NotRecorded as reason:
             self.why = reason.why
             raise
+
+    def _other_name(self) -> str:
+        """Return the other tool that a client names. No form of ours does: the decision service refuses and logs it."""
+        name = self.text("name")
+        return "" if name == self.action.name else name
 
     def _verdict(self, verb: str) -> Verdict:
         match verb:

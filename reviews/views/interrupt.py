@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -64,10 +64,18 @@ def _find(request: HttpRequest, pk: int) -> Interrupt:
 
 
 def _posted(request: HttpRequest, found: Interrupt) -> Question:
-    """Read a sent form. Raises PermissionDenied for who may see the question but not decide it."""
-    question = questions.read(request.user, found, number=_number(request.POST.get("action")), posted=request.POST)
+    """Read a sent form. Raises PermissionDenied for who may see the question but not decide it.
+
+    Raises BadRequest for a form that says two things, and Http404 for one about an action that is not there.
+    """
+    number = _number(request.POST.get("action"))
+    question = questions.read(request.user, found, number=number, posted=request.POST)
     if not question.may_decide:
         raise PermissionDenied("You may see this question, but not decide it.")
+    if "decision" in request.POST and any(len(texts) > 1 for _, texts in request.POST.lists()):
+        raise BadRequest("A field was sent twice, so it is not clear which one counts.")
+    if "action" in request.POST and not 1 <= number <= len(question.sheets):
+        raise Http404
     return question
 
 
