@@ -51,18 +51,19 @@ def read_head(agent: Registered, thread_id: str, run_id: str) -> Head:
     if saved is None:
         return Head(checkpoint_id="", asks=(), stored=stored, unfinished=False)
     snapshot = agent.graph.get_state(config)
-    waiting = _waiting(agent, thread_id, snapshot)
+    failed = [task for task in snapshot.tasks if task.error]
+    poisoned = {task.id for task in failed if _answered(task.id, saved.pending_writes or [])}
+    waiting = _waiting(agent, thread_id, snapshot, poisoned)
     unfinished = _unfinished(snapshot.tasks, saved.pending_writes or [])
     asks = asks_of(thread_id, waiting, agent.schemas)
     stop = None if asks else _breakpoint(agent, saved, snapshot)
-    failed = [task for task in snapshot.tasks if task.error]
     return Head(
         checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
         asks=(stop,) if stop else asks,
         stored=stored,
         unfinished=unfinished,
         error=str(failed[0].error) if failed else "",
-        stuck=any(_answered(task.id, saved.pending_writes or []) for task in failed),
+        stuck=bool(poisoned),
         breakpoint=stop,
         messages=tuple(messages_of(snapshot.values)),
     )
@@ -95,8 +96,9 @@ def messages_of(values: Any) -> list[Any]:
 # ----------------------------------------------------------------------------------------------------------- interrupts
 
 
-def _waiting(agent: Registered, thread_id: str, snapshot: Any) -> list[Waiting]:
-    pending = {one.id: (one, task) for task in snapshot.tasks for one in task.interrupts}
+def _waiting(agent: Registered, thread_id: str, snapshot: Any, poisoned: set[str]) -> list[Waiting]:
+    """Return what waits. A poisoned task still lists its question, but no answer would be heard any more."""
+    pending = {one.id: (one, task) for task in snapshot.tasks if task.id not in poisoned for one in task.interrupts}
     if not pending:
         return []
     deepest: dict[str, tuple[str, str]] = {}

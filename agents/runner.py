@@ -23,7 +23,7 @@ from agents.checkpointer import Fenced
 from agents.effects import effects_of
 from agents.head import Head, open_calls, read_head
 from agents.heartbeat import DEPLOY, heartbeat
-from agents.outcome import Outcome, StreamEvent
+from agents.outcome import Effect, Outcome, StreamEvent
 from agents.registry import Registered
 from agents.runs import Beat, Lease
 
@@ -60,7 +60,7 @@ def decide(head: Head, lease: Lease) -> Act:
         return "replay"
     if head.breakpoint is not None:
         return _decide_breakpoint(head, lease)
-    if head.error:
+    if head.error and not _can_be_answered(head, lease):
         return "fail"
     if lease.kind == "resume":
         return _decide_resume(head, lease)
@@ -77,7 +77,14 @@ def _decide_breakpoint(head: Head, lease: Lease) -> Act:
     )
     if not here:
         return "no effect" if lease.kind == "resume" and not head.landed else "wait"
-    return "continue" if lease.permits and lease.permits[0].verdict == "approve" else "stop"
+    return "stop" if _says_stop(lease) else "continue"
+
+
+def _can_be_answered(head: Head, lease: Lease) -> bool:
+    """Tell whether a question still waits beside a task that failed: the answer lets both go on."""
+    if head.stuck or lease.kind != "resume":
+        return False
+    return head.find(lease.payload["interrupt_id"], lease.payload["namespace"]) is not None
 
 
 def _decide_resume(head: Head, lease: Lease) -> Act:
@@ -86,7 +93,13 @@ def _decide_resume(head: Head, lease: Lease) -> Act:
         return "answer" if asked.digest == lease.payload["digest"] else "asked otherwise"
     if not head.landed:
         return "no effect"
+    if head.unfinished and lease.payload["interrupt_id"].startswith("breakpoint:") and _says_stop(lease):
+        return "stop"  # a worker died between the two updates of a stop
     return "continue" if head.unfinished else "settle"
+
+
+def _says_stop(lease: Lease) -> bool:
+    return not lease.permits or lease.permits[0].verdict != "approve"
 
 
 def _failed(lease: Lease, error: str) -> Outcome:
@@ -171,8 +184,9 @@ class _Drive:
 
     def _update(self, config: Any, values: Any) -> None:
         graph = self.agent.graph
-        if values:
-            node = next(name for name, one in graph.nodes.items() if one.bound in set(registry.tool_nodes(graph)))
+        tools = set(registry.tool_nodes(graph))
+        node = next((name for name, one in graph.nodes.items() if one.bound in tools), None)
+        if values and node:
             config = graph.update_state(config, values, as_node=node)
             config["configurable"]["__countersign"] = self._mark()
         graph.update_state(config, None, as_node="__end__")
@@ -263,7 +277,7 @@ class _Drive:
     def _outcome(self, act: Act, head: Head) -> Outcome:
         asks.record_calls(self.lease.thread_id, head.asks)
         error = self.error or head.error
-        gone = ((self.lease.payload["namespace"], self.lease.payload["interrupt_id"]),) if act == "no effect" else ()
+        effects = effects_of(self.agent, self.lease.thread_id, self.lease.run_id, head)
         return Outcome(
             thread_id=self.lease.thread_id,
             run_id=self.lease.run_id,
@@ -271,11 +285,19 @@ class _Drive:
             status=self._status(act, head, error),
             head=head.checkpoint_id,
             asks=head.asks,
-            gone=gone,
-            effects=effects_of(self.agent, self.lease.thread_id, self.lease.run_id, head),
+            gone=self._gone(act, error, effects),
+            effects=effects,
             error=error or self._told_why(act),
             stuck=head.stuck,
         )
+
+    def _gone(self, act: Act, error: str, effects: tuple[Effect, ...]) -> tuple[tuple[str, str], ...]:
+        """Return the question whose answer is void: it was gone, or the run failed before the answer did anything."""
+        if self.lease.kind != "resume":
+            return ()
+        answered = (self.lease.payload["namespace"], self.lease.payload["interrupt_id"])
+        shown = any(effect.interrupt_id == answered[1] and effect.state != "missing" for effect in effects)
+        return (answered,) if act == "no effect" or (error and not shown) else ()
 
     def _status(self, act: Act, head: Head, error: str) -> Literal["interrupted", "success", "error", "cancelled"]:
         if act in ("no effect", "asked otherwise") or self.stopped == "cancel":

@@ -199,7 +199,8 @@ def test_a_thread_poisoned_by_a_bad_answer_is_stuck_and_replaying_its_head_asks_
         (ask,) = step(thread_id).asks
         answer(thread_id, ask, decisions(), ["approve"])
         bad = step(thread_id)
-        assert (bad.status, bad.stuck) == ("error", True)
+        assert (bad.status, bad.stuck, bad.asks) == ("error", True, ())
+        assert bad.gone == (("", ask.interrupt_id),)
         assert driving.thread(thread_id).stuck
         runs.enqueue(thread_id, kind=Run.Kind.REPLAY, payload={}, author="olga")
         outcome = step(thread_id)
@@ -324,3 +325,32 @@ def test_a_message_sent_twice_is_one(shop: Any) -> None:
     ]
     assert sent[0] == sent[1]
     assert Run.objects.filter(thread_id=thread_id).count() == 1
+
+
+def test_a_question_beside_a_failed_branch_can_still_be_answered(shop: Any) -> None:
+    broken = [True]
+
+    def fails_once(state: Any) -> dict[str, Any]:
+        if broken[0]:
+            raise RuntimeError("the branch is broken")
+        return {"log": {"other": "went on"}}
+
+    def build() -> Any:
+        builder = graphs.StateGraph(graphs.Log)
+        builder.add_node("ask", graphs.asking("ask", "well?"))
+        builder.add_node("other", fails_once)
+        builder.add_edge(graphs.START, "ask")
+        builder.add_edge(graphs.START, "other")
+        return builder.compile()
+
+    with registry.override("two", build):
+        thread_id = start("two", "")
+        Run.objects.filter(thread_id=thread_id).update(payload={"values": {"log": {}}})
+        outcome = step(thread_id)
+        assert (outcome.status, len(outcome.asks)) == ("error", 1)
+        assert driving.thread(thread_id).status == "interrupted"
+        broken[0] = False
+        answer(thread_id, outcome.asks[0], "yes", ["respond"])
+        assert step(thread_id).status == "success"
+        log = registry.get("two").graph.get_state({"configurable": {"thread_id": thread_id}}).values["log"]
+    assert log == {"ask": "yes", "other": "went on"}
