@@ -29,6 +29,7 @@ from langgraph.types import Interrupt
 
 from agents import snapshots, store, stored
 from agents.connections import arun, run
+from agents.marks import marks_of
 from agents.models import run_of
 from agents.pieces import Address
 from agents.snapshots import Draft, Gone, Known, StrictSerializer, Unreadable
@@ -186,7 +187,8 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         """Serialise at once, in the caller's thread: nodes change messages in place."""
         kept = searchable(get_checkpoint_metadata(config, metadata))
         place = Place(*_thread_and_ns(config), checkpoint["id"])
-        row = CheckpointRow(place, get_checkpoint_id(config) or "", snapshots.TYPE, b"", (), kept)
+        marks = marks_of(checkpoint, kept, ns=place.ns)
+        row = CheckpointRow(place, get_checkpoint_id(config) or "", snapshots.TYPE, b"", (), kept, marks)
         return row, snapshots.draft(checkpoint, self.serde)
 
     def _put(self, row: CheckpointRow, draft: Draft, writer: Writer) -> None:

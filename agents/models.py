@@ -53,6 +53,7 @@ class Thread(models.Model):
     error = models.TextField(blank=True)
     ancestor = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
     ancestor_checkpoint = models.CharField(max_length=64, blank=True)
+    note = models.TextField(blank=True)  # why it was forked, in its author's words
     token = models.BigIntegerField(default=0)  # fencing token: +1 for each claim, never back
     holder = models.CharField(max_length=100, blank=True)  # worker that holds the lease, "" for nobody
     lease_until = models.DateTimeField(null=True, blank=True)
@@ -148,13 +149,23 @@ class Checkpoint(models.Model):
     blob = models.BinaryField()  # small values, and the layout of the others
     spans = models.JSONField(default=list)  # [chain, first, end] of the pieces that hold the others
     metadata = models.JSONField(default=dict)
+    next_nodes = models.TextField(blank=True, db_default="")  # see agents.marks
+    messages = models.IntegerField(null=True)  # how many; None where they are rebuilt from writes
+    outer_id = models.CharField(max_length=64, blank=True, db_default="")  # checkpoint of the graph around this one
+    left_id = models.CharField(max_length=64, blank=True, db_default="")  # the head it turned away from: a new branch
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["thread", "ns", "checkpoint_id"], name="checkpoint_key"),
         ]
-        indexes: ClassVar = [models.Index(fields=["run_id"], name="checkpoint_run", condition=~models.Q(run_id=""))]
+        indexes: ClassVar = [
+            models.Index(fields=["run_id"], name="checkpoint_run", condition=~models.Q(run_id="")),
+            models.Index(fields=["thread", "outer_id"], name="checkpoint_outer", condition=~models.Q(outer_id="")),
+            models.Index(
+                fields=["thread", "ns", "checkpoint_id"], name="checkpoint_branch", condition=~models.Q(left_id="")
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.checkpoint_id
@@ -238,6 +249,7 @@ class ToolPermit(models.Model):
     args = CanonicalField(null=True)
     digest = models.CharField(max_length=64, blank=True)
     execution = models.UUIDField(null=True, blank=True, db_index=True)
+    void = models.BooleanField(default=False)  # a replay left it behind before anything used it
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -260,6 +272,7 @@ class ToolExecution(models.Model):
     id = models.UUIDField(primary_key=True)
     thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="executions")
     namespace = models.TextField(blank=True)
+    checkpoint_id = models.CharField(max_length=64, blank=True)  # whose next step it belongs to, in that namespace
     task_id = models.CharField(max_length=64)
     message_id = models.CharField(max_length=200)
     tool_call_id = models.CharField(max_length=200)

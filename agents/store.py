@@ -82,11 +82,14 @@ _PIECES = """
 )
 """
 _PUT = """
-insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata)
-select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json) where exists (select 1 from $gate) $counted
+insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata,
+    next_nodes, messages, outer_id, left_id)
+select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json), %s, cast(%s as integer), %s, coalesce($left, '')
+where exists (select 1 from $gate) $counted
 on conflict (thread_id, ns, checkpoint_id) do update set
     parent_id = excluded.parent_id, run_id = excluded.run_id, type = excluded.type, blob = excluded.blob,
-    spans = excluded.spans, metadata = excluded.metadata
+    spans = excluded.spans, metadata = excluded.metadata, next_nodes = excluded.next_nodes,
+    messages = excluded.messages, outer_id = excluded.outer_id
 returning 1
 """
 _PUT_WRITES = """
@@ -97,6 +100,11 @@ select %s, %s, %s, %s, idx, %s, %s, channel, type, blob from new where $allowed
 on conflict (thread_id, ns, checkpoint_id, task_id, idx) do $conflict
 returning 1
 """
+# The head, when it is not the parent: then this checkpoint begins a branch. One look into the unique index.
+_LEFT = (
+    "(select nullif(max(h.checkpoint_id), %s) from agents_checkpoint h"
+    " where h.thread_id = %s and h.ns = %s and h.checkpoint_id < %s)"
+)
 _COUNTED = "and (select count(*) from added) = %s"
 _REPLACE = """update set
     task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel, type = excluded.type,
@@ -115,7 +123,7 @@ _DIALECT = {
 def _sql(text: str, *, vendor: str, held: bool = False, rows: int = 0, **parts: str) -> str:
     """Fill in a statement: what the vendor's dialect needs, whether a token is compared, a number of rows of four."""
     filled = {f"${name}": part for name, part in parts.items()}
-    filled |= {"$allowed": _HELD if held else _FREE, "$rows": ", ".join(["(%s, %s, %s, %s)"] * rows)}
+    filled |= {"$allowed": _HELD if held else _FREE, "$left": _LEFT, "$rows": ", ".join(["(%s, %s, %s, %s)"] * rows)}
     for name, part in {**filled, **_DIALECT[vendor]}.items():
         text = text.replace(name, part)
     return text
@@ -225,7 +233,9 @@ def _basis_values(basis: Basis) -> list[Any]:
 def _checkpoint_values(row: CheckpointRow, writer: Writer) -> list[Any]:
     place = row.place
     values = [place.thread_id, place.ns, place.checkpoint_id, row.parent_id, writer.run, row.type, row.blob]
-    return [*values, json.dumps(row.spans), json.dumps(row.metadata)]
+    marks = [row.marks.next_nodes, row.marks.messages, row.marks.outer_id]
+    left = [row.parent_id, place.thread_id, place.ns, place.checkpoint_id]
+    return [*values, json.dumps(row.spans), json.dumps(row.metadata), *marks, *left]
 
 
 # -------------------------------------------------------------------------------------------------------------- writes
@@ -254,8 +264,9 @@ def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, re
 # -------------------------------------------------------------------------------------------------------- copy, delete
 
 _COPIES = (
-    "insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata)"
-    " select %s, ns, checkpoint_id, parent_id, '', type, blob, spans, metadata"
+    "insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata,"
+    " next_nodes, messages, outer_id, left_id)"
+    " select %s, ns, checkpoint_id, parent_id, '', type, blob, spans, metadata, next_nodes, messages, outer_id, left_id"
     " from agents_checkpoint where thread_id = %s order by id",
     "insert into agents_checkpointwrite"
     " (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)"

@@ -20,6 +20,7 @@ class Attempt:
 
     thread_id: str
     namespace: str
+    checkpoint_id: str
     task_id: str
     key: CallKey
     run_id: str
@@ -63,13 +64,15 @@ def attempt_of(request: Any) -> Attempt:
     runtime, call = request.runtime, request.tool_call
     configurable = runtime.config.get("configurable", {})
     run_id, token = run_of(runtime.config)
-    own = runtime.execution_info.checkpoint_ns if runtime.execution_info else configurable.get("checkpoint_ns", "")
+    info = runtime.execution_info
+    own = info.checkpoint_ns if info else configurable.get("checkpoint_ns", "")
     parent, _, last = own.rpartition("|")
     message = message_of(request.state, call["id"])
     metadata = getattr(request.tool, "metadata", None) or {}
     return Attempt(
         thread_id=str(configurable.get("thread_id", "")),
         namespace=parent,
+        checkpoint_id=(info.checkpoint_id if info else "") or "",
         task_id=last.partition(":")[2],
         key=CallKey(message.id or "" if message else "", call["id"] or ""),
         run_id=run_id,

@@ -92,6 +92,7 @@ def _usable_permit(attempt: Attempt) -> ToolPermit | None:
             thread_id=attempt.thread_id,
             message_id=attempt.key.message_id,
             tool_call_id=attempt.key.tool_call_id,
+            void=False,
         )
         .order_by("-pk")
         .first()

@@ -48,6 +48,7 @@ def put(
         defaults={
             "thread_id": attempt.thread_id,
             "namespace": attempt.namespace,
+            "checkpoint_id": attempt.checkpoint_id,
             "task_id": attempt.task_id,
             "message_id": attempt.key.message_id,
             "tool_call_id": attempt.key.tool_call_id,
