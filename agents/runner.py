@@ -163,7 +163,7 @@ class _Drive:
     def _continue(self, head: Head) -> None:
         self._drive(None)
         after = self._head()
-        if self.error or self.control.drain_requested:  # told to stop before its first step: nothing stored says nothing
+        if self.error or self.control.drain_requested:  # told to stop before its first step, it stores nothing
             return
         if after.stored == head.stored and after.unfinished and not after.asks:
             self.error = "The graph was continued and stored nothing new. It cannot go on by itself."
