@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models.functions import Now
+from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from agents import toolnode
@@ -168,6 +169,16 @@ def _schemas(nodes: list[ToolNode]) -> dict[str, dict[str, Any]]:
     schemas: dict[str, dict[str, Any]] = {}
     for node in nodes:
         for name, tool in node.tools_by_name.items():
-            schema: Any = tool.tool_call_schema  # a dict for MCP tools, else a pydantic model
-            schemas.setdefault(name, schema if isinstance(schema, dict) else schema.model_json_schema())
+            schemas.setdefault(name, _schema(tool))
     return schemas
+
+
+def _schema(tool: BaseTool) -> dict[str, Any]:
+    schema: Any = tool.tool_call_schema  # a dict for MCP tools, else a pydantic model
+    if isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = schema.model_json_schema()
+    # LangChain copies the fields of the tool's own model, and forgets that it forbids others.
+    if getattr(tool.args_schema, "model_config", {}).get("extra") == "forbid":
+        found["additionalProperties"] = False
+    return found

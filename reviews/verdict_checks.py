@@ -31,6 +31,9 @@ def find_problems(
     if dialects.interrupt_digest(proposal.dialect, dialects.action_digests(proposal)) != row.digest:
         message = "This desk reads the question otherwise than the one that filed it. Have the agent ask again."
         return [_whole("read_differently", message)], None
+    if _shares_its_id(row):
+        message = "Another open question of this thread has the same id, so an answer could reach the wrong one."
+        return [_whole("shared_id", f"{message} Neither can be answered; have the agent ask again.")], None
     problems = dialects.check(proposal, verdicts)
     wrong = {problem.position for problem in problems}
     if None not in wrong:
@@ -38,6 +41,12 @@ def find_problems(
             if action.position not in wrong:
                 problems += _action_problems(proposal.dialect, action, verdict)
     return sorted(problems, key=lambda problem: -1 if problem.position is None else problem.position), proposal
+
+
+def _shares_its_id(row: Interrupt) -> bool:
+    """Older LangGraphs gave pauses side by side one id, and LangGraph is answered by id alone."""
+    live = Interrupt.objects.filter(thread=row.thread_id, interrupt_id=row.interrupt_id)
+    return live.filter(status__in=[Interrupt.Status.OPEN, Interrupt.Status.DECIDED]).exclude(pk=row.pk).exists()
 
 
 def is_forged(problem: Problem) -> bool:
