@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
 
+from autobahn.exception import Disconnected
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.contrib import auth
@@ -35,12 +36,17 @@ Handler = Callable[..., Awaitable[None]]
 
 
 def _survives(handler: Handler) -> Handler:
-    """Log what a handler raises: an exception would close the socket, and hints are not worth that."""
+    """Log what a handler raises: an exception would close the socket, and hints are not worth that.
+
+    A page that is left while a hint is on its way to it is no failure.
+    """
 
     @functools.wraps(handler)
     async def surviving(self: PageConsumer, *args: Any) -> None:
         try:
             await handler(self, *args)
+        except Disconnected:
+            log.debug("A page was left before its hint came.")
         except Exception:
             log.exception("A page's socket failed in %s.", handler.__name__)
 
