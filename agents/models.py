@@ -25,6 +25,10 @@ class Agent(models.Model):
     version = models.CharField(max_length=100, blank=True)
     guarantee = models.CharField(max_length=20, default="once")  # "once", or "at least once": tools beyond the ledger
     guarantee_reason = models.TextField(blank=True)
+    multitask = models.CharField(max_length=10, default="enqueue")  # what a message does to a busy thread
+    tools_node = models.CharField(max_length=200, blank=True)  # of the graph itself; without one no call can be settled
+    transformers = models.JSONField(default=list)  # of its streams, in order: [{"name", "source", "redacts"}]
+    redacts = models.CharField(max_length=5, default="no")  # its live text is less than what is stored: no, yes, maybe
     problem = models.TextField(blank=True)
     is_active = models.BooleanField(default=True)
     updated_at = models.DateTimeField(db_default=Now())
@@ -104,6 +108,7 @@ class Run(models.Model):
     context = CanonicalField(null=True)  # passed to the graph on every advance; LangGraph does not keep it
     author = models.CharField(max_length=150, blank=True)
     submit_token = models.CharField(max_length=64, blank=True)
+    follows = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="follow_ups")
     attempts = models.PositiveIntegerField(default=0)
     token = models.BigIntegerField(null=True, blank=True)  # of the claim that runs it
     stop = models.CharField(max_length=10, blank=True)  # "drain" or "cancel", asked for by a person
@@ -133,6 +138,42 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.id}"
+
+
+class RunEvent(models.Model):
+    """One event of a thread's stream, written under the token of the run that it tells of. `seq` has no gaps.
+
+    Kept until the run's checkpoints hold the same and a retention has passed; a thread's newest one stays for good, so
+    that its sequence goes on.
+    """
+
+    thread = models.ForeignKey(
+        Thread, on_delete=models.CASCADE, related_name="events", db_constraint=False, db_index=False
+    )
+    seq = models.BigIntegerField()
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events", db_constraint=False)
+    kind = models.CharField(max_length=12)  # see agents.streams.events
+    data = CanonicalField()  # plain JSON without NaN, below 24 KiB
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["thread", "seq"], name="event_seq")]
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.kind}"
+
+
+class Worker(models.Model):
+    """A process that runs graphs, as its poller and its heartbeat tell of it. Rows of processes that died are swept."""
+
+    name = models.CharField(primary_key=True, max_length=100)
+    host = models.CharField(max_length=100)
+    pid = models.IntegerField()
+    started_at = models.DateTimeField(db_default=Now())
+    last_seen = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Checkpoint(models.Model):
@@ -281,6 +322,7 @@ class ToolExecution(models.Model):
     name = models.CharField(max_length=200)
     args = CanonicalField()
     digest = models.CharField(max_length=64)
+    idempotent = models.BooleanField(default=False)  # the tool says that a second call changes nothing
     status = models.CharField(max_length=10, choices=Status)
     questions = models.JSONField(default=list)  # what the ledger itself asked, in order: "permit", "unknown"
     was_paused = models.BooleanField(default=False)
