@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-# Possessive, and begun only where a word begins: linear also over megabytes of letters without a point.
-_HOST = re.compile(r"(?P<before>//|@|\bwww\.)?(?<![\w-])(?P<host>[\w-]++(?:\.[\w-]++)++)")
+# Possessive, and begun only where a word begins: linear also over megabytes of letters without a point. What stands
+# before is looked at afterwards: as a part of the pattern it made reading 5 MB four times as slow.
+_HOST = re.compile(r"(?<![\w-])[\w-]++(?:\.[\w-]++)++")
 _MAX_HOST, _MAX_LABEL = 253, 63
 # Written together in one language, so they are one script here.
 _TOGETHER = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK", "HANGUL": "CJK", "BOPOMOFO": "CJK"}
@@ -33,12 +34,21 @@ def find_hosts(text: str) -> Iterator[Host]:
     if text.isascii() and "xn--" not in text and "XN--" not in text:
         return
     for match in _HOST.finditer(text):
-        name = match["host"]
+        name = match.group()
         if len(name) > _MAX_HOST or (name.isascii() and "xn--" not in name.lower()):
             continue
+        name, is_address = _address(name, text[max(0, match.start() - 2) : match.start()])
         other, scripts = _read(name)
-        if other != name and (scripts or match["before"] or name.isascii()):
+        if other != name and (scripts or is_address or name.isascii()):
             yield Host(name, match.end(), other, scripts)
+
+
+def _address(name: str, before: str) -> tuple[str, bool]:
+    """Return the name without ``www.``, and whether it is written as an address."""
+    if before.endswith(("//", "@")):
+        return name, True
+    rest = name.removeprefix("www.")
+    return (rest, True) if rest != name and "." in rest else (name, False)
 
 
 @lru_cache(maxsize=256)
