@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 from django.utils import timezone
 
-from reviews.models import Decision, Interrupt
+from reviews.models import Action, Decision, Interrupt
 from reviews.paging import Page, by_time
 
 AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
@@ -108,11 +108,18 @@ def leaders(rows: QuerySet[Interrupt]) -> QuerySet[Interrupt]:
 
 def page(user: Any, filters: Filters, after: str) -> Page[Interrupt]:
     """Return one page of rows: open ones oldest first, others newest first, each with how much it stands for."""
-    rows = found(user, filters).select_related("agent", "thread", "decided_by").prefetch_related("actions__decision")
+    rows = light(found(user, filters))
     field = "created_at" if filters.status == "open" else _NEWEST[filters.status]
     page = by_time(rows, field=field, after=after, newest_first=filters.status != "open")
     count_actions(page.rows)
     return page
+
+
+def light(rows: QuerySet[Interrupt]) -> QuerySet[Interrupt]:
+    """Fetch what a row of the list shows and nothing else: values and arguments may be megabytes."""
+    actions = Action.objects.select_related("decision").only("interrupt", "position", "flags", "decision__verdict")
+    rows = rows.select_related("agent", "thread", "decided_by").defer("value", "siblings", "response_schema")
+    return rows.prefetch_related(Prefetch("actions", actions))
 
 
 _NEWEST = {"decided": "decided_at", "all": "created_at"}

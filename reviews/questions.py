@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db.models import IntegerField
+from django.db.models.functions import Length
 from django.http import QueryDict
 
 from agents.outcome import digest
@@ -134,7 +136,7 @@ def pause(user: Any, interrupt: Interrupt) -> list[Interrupt]:
     rows = Interrupt.objects.visible_to(user).filter(
         thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id, superseded_by__isnull=True
     )
-    found = list(rows.select_related("agent", "thread", "decided_by").prefetch_related("actions").order_by("pk"))
+    found = list(rows.select_related("agent", "thread", "decided_by").defer("value").order_by("pk"))
     return found if interrupt in found else [interrupt]
 
 
@@ -159,7 +161,8 @@ def read(
 
 
 def _actions(interrupt: Interrupt) -> list[Action]:
-    actions = list(interrupt.actions.select_related("decision", "decision__user"))
+    rows = interrupt.actions.select_related("decision", "decision__user")
+    actions: list[Action] = list(rows.annotate(size=Length("args", output_field=IntegerField())))
     for action in actions:
         action.interrupt = interrupt
     return actions

@@ -64,7 +64,7 @@ class Sheet:
         return self.prefix
 
     def text(self, name: str) -> str:
-        """Return what was typed into one of the sheet's own fields; browsers send CR LF for the line ends people type."""
+        """Return what was typed into one of the sheet's own fields; browsers send CR LF for line ends."""
         return normal_lines(str(self.typed.get(f"{self.prefix}-{name}", ""))) if self.typed is not None else ""
 
     @property
@@ -145,9 +145,14 @@ class Sheet:
     def says_only_words(self) -> bool:
         """Whether a question is nothing but the agent's sentence, which stands in its frame already, sign for sign."""
         words = self.action.description
-        return bool(words) and not self.is_call and self.args in ({"value": words}, {"question": words}) and shows_all(words)
+        return (
+            bool(words)
+            and not self.is_call
+            and self.args in ({"value": words}, {"question": words})
+            and shows_all(words)
+        )
 
-    @property
+    @cached_property  # each row looks through the whole of its value, which may be megabytes
     def rows(self) -> list[Row]:
         form = self.answer or self.edit
         return form.rows if form is not None else []
@@ -189,8 +194,9 @@ class Sheet:
 
     @property
     def size(self) -> int:
-        """Bytes of what would be stored for name and arguments."""
-        return len(canonical_bytes(self.action.args))
+        """Bytes of the arguments as they are stored."""
+        counted: int | None = getattr(self.action, "size", None)
+        return len(canonical_bytes(self.action.args)) if counted is None else counted
 
     @property
     def steps(self) -> tuple[talk.Step, ...]:

@@ -27,6 +27,7 @@ EFFECT_WORDS = {
     "missing": "no trace of it was found",
     "refused": "refused: it was not what had been decided",
 }
+HEAVY = ("args", "schema", "executed", "description", "result")  # columns of an action that a step does not show
 ICONS = {"approve": "check", "edit": "pencil", "reject": "cross", "respond": "reply"}
 
 
@@ -159,7 +160,8 @@ def _asked_calls(thread: Thread) -> dict[tuple[str, str], Action]:
     actions: Iterable[Any] = (
         Action.objects.filter(interrupt__thread=thread)
         .exclude(tool_call_id="")
-        .select_related("interrupt", "interrupt__agent", "decision", "decision__user")
+        .select_related("interrupt", "decision", "decision__user")
+        .defer(*HEAVY, *(f"interrupt__{name}" for name in ("value", "siblings", "response_schema")))
         .order_by("pk")
     )
     return {(action.message_id, action.tool_call_id): action for action in actions}

@@ -37,7 +37,8 @@ def _named(value: Any) -> str:
 
 
 def one_line(value: Any, *, most: int = LINE) -> str:
-    text = " ".join(written(value, indent=None).split("\n"))
+    head = value[: 2 * most] if isinstance(value, str) else value
+    text = " ".join(written(head, indent=None).split("\n"))
     return text if len(text) <= most else f"{text[:most]}…"
 
 

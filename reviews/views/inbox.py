@@ -76,11 +76,10 @@ def _why_empty(user: Any) -> dict[str, Any]:
 @signed_in
 def row(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one row as it is now; a row that somebody decided stays on the page, greyed."""
-    found = get_object_or_404(
-        Interrupt.objects.visible_to(request.user).select_related("agent", "thread", "decided_by"), pk=pk
-    )
+    rows = inbox.light(Interrupt.objects.visible_to(request.user))
+    found = get_object_or_404(rows, pk=pk)
     inbox.count_actions([found])
-    return render(request, "_row.html", {"row": found, "stayed": request.GET.get("stayed") == "1"})
+    return render(request, "_row.html", {"row": found})
 
 
 @require_safe

@@ -59,7 +59,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _find(request: HttpRequest, pk: int) -> Interrupt:
-    rows = Interrupt.objects.visible_to(request.user).select_related("agent", "thread", "decided_by", "resume")
+    rows = Interrupt.objects.visible_to(request.user).select_related("agent", "thread", "decided_by").defer("value")
     return get_object_or_404(rows, pk=pk)
 
 
