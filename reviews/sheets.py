@@ -80,6 +80,16 @@ class Sheet:
         return self.text("choice")
 
     @property
+    def has_chosen(self) -> bool:
+        """Whether one of the agent's own choices is ticked."""
+        return self.choice not in ("", OTHER)
+
+    @property
+    def given(self) -> str:
+        """The answer: what was chosen, else what was written."""
+        return self.choice if self.has_chosen else self.result
+
+    @property
     def answers_json(self) -> bool:
         return self.text("mode") == "json"
 
@@ -240,7 +250,14 @@ class Sheet:
             return self._verdict(verb)
         except NotRecorded as reason:
             self.why = reason.why
+            self._point_out()
             raise
+
+    def _point_out(self) -> None:
+        """Let the first argument that is wrong take the focus when the page is shown again."""
+        wrong = next((row.field for row in self.rows if row.errors and row.field is not None), None)
+        if wrong is not None:
+            wrong.field.widget.attrs["autofocus"] = True
 
     def _other_name(self) -> str:
         """Return the other tool that a client names. No form of ours does: the decision service refuses and logs it."""
@@ -264,7 +281,7 @@ class Sheet:
             case "respond" if self.interrupt.dialect in QUESTIONS:
                 return self._answer()
             case "respond":
-                return Verdict("respond", message=self.result)
+                return Verdict("respond", message=self._chosen_or_written())
             case _:
                 raise NotRecorded("none")
 
@@ -282,15 +299,20 @@ class Sheet:
             if not self.answer.is_valid():
                 raise NotRecorded("invalid")
             return Verdict("respond", value=self.answer.value)
-        if self.choice and self.choice != OTHER:
-            return Verdict("respond", message=self.choice)
-        if not self.answers_json:
-            return Verdict("respond", message=self.result)
+        if self.has_chosen or not self.answers_json:
+            return Verdict("respond", message=self._chosen_or_written())
         try:
             return Verdict("respond", value=schema_forms.parse_json(self.result))
         except ValidationError as error:
             self.problems.setdefault("result", []).extend(error.messages)
             raise NotRecorded("invalid") from None
+
+    def _chosen_or_written(self) -> str:
+        if self.has_chosen and self.result.strip():
+            problem = f"You chose “{self.choice}” and wrote something else. Empty this, or choose “Something else”."
+            self.problems.setdefault("result", []).append(problem)
+            raise NotRecorded("invalid")
+        return self.given
 
     def faults(self, verdict: Verdict) -> list[Problem]:
         """Return what the dialect holds against ``verdict`` for this one action."""
@@ -315,9 +337,7 @@ class Sheet:
             self.why = self.why or "invalid"
 
     @property
-    def first_wrong(self) -> str:
-        """The id of the field that focus goes to after a refusal."""
-        for row in self.rows:
-            if row.errors and row.field is not None:
-                return row.id
-        return next((f"{self.prefix}-{name}" for name in ("why", "result") if name in self.problems), "")
+    def has_wrong_field(self) -> bool:
+        """Whether a field takes the focus after a refusal; else its reason does."""
+        wrong_row = any(row.errors and row.field is not None for row in self.rows)
+        return wrong_row or (self.raw and self.is_invalid) or bool({"why", "result"} & self.problems.keys())
