@@ -117,7 +117,7 @@ class ArgField(forms.Field):
     def _option_label(self, key: str) -> str:
         value = self.options[key]
         if value is ABSENT:
-            return "left out"
+            return "choose one" if self.spec.required else "left out"
         known = any(same(value, item) for item in self.spec.choices)
         return brief(value) if known else f"{brief(value)} (as asked, not one of the choices)"
 

@@ -171,6 +171,11 @@ def answer_form(schema: Schema, *, data: Mapping[str, Any] | None, prefix: str) 
     """Make a form for a response schema: an object becomes its fields, anything else one field."""
     taker = "the agent"
     shape = dataclasses.replace(shape_of({}, schema, taker=taker), must_fit=True)
+    # Stored schemas have their properties sorted; the list of the required ones is as its author wrote it.
+    listed = schema.get("required")
+    first = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    specs = {name: shape.specs[name] for name in [*first, *shape.specs] if name in shape.specs}
+    shape = dataclasses.replace(shape, specs=specs)
     if not shape.specs:
         spec = spec_of(schema, root=schema, required=True)
         shape = Shape({ANSWER: spec}, frozenset({ANSWER}), schema, taker, single=True, must_fit=True)
