@@ -31,6 +31,7 @@ class Question:
     drafts: dict[int, Draft] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     problems: list[str] = field(default_factory=list)
+    full: str = ""  # the argument that is shown whole
 
     @property
     def is_open(self) -> bool:

@@ -269,6 +269,7 @@ def _page(request: HttpRequest, question: Question, *, status: int = 200) -> Htt
         question if other.pk == found.pk else questions.read(request.user, other)
         for other in questions.pause(request.user, found)
     ]
+    question.full = request.GET.get("full", "")
     conversation = history.conversation(found.thread_id)
     context = {
         "section": "inbox",
@@ -277,7 +278,6 @@ def _page(request: HttpRequest, question: Question, *, status: int = 200) -> Htt
         "interrupt": found,
         "talk": talk.read(found.thread, conversation),
         "place": inbox.place_of(request.user, found),
-        "full": request.GET.get("full", ""),
         "refused": status == 422,
     }
     return render(request, "interrupt.html", context, status=status)

@@ -2,7 +2,7 @@
 // While the line is down every region asks every 30 s. A form that somebody types in is never a region.
 "use strict";
 (() => {
-  const POLL = 30_000, GATHER = 300, FIRST_WAIT = 500, LONGEST_WAIT = 30_000, SPEAK = 10_000;
+  const POLL = 30_000, GATHER = 300, FIRST_WAIT = 500, LONGEST_WAIT = 30_000, SPEAK = 10_000, SIGNED_OUT = 4401;
   const WORDS = {
     live: ["on", "Live"],
     again: ["hollow busy", "Connecting again"],
@@ -11,7 +11,7 @@
   };
   const line = document.getElementById("line");
   if (!line || !("WebSocket" in window)) return;
-  let failures = 0, poll = 0, gathered = new Set(), gathering = 0, spoken = 0, unsaid = "";
+  let failures = 0, poll = 0, gathered = new Set(), gathering = 0, spoken = 0, unsaid = "", signedOut = false;
 
   function say(state) {
     if (line.dataset.state === state) return;
@@ -47,6 +47,7 @@
     socket.addEventListener("open", () => {
       const missed = failures > 0;
       failures = 0;
+      signedOut = false;
       clearInterval(poll);
       poll = 0;
       say("live");
@@ -56,9 +57,10 @@
       const { changed } = JSON.parse(event.data);
       if (Array.isArray(changed)) hear(changed);
     });
-    socket.addEventListener("close", () => {
+    socket.addEventListener("close", (event) => {
       failures += 1;
-      say(failures > 2 ? "down" : "again");
+      if (event.code === SIGNED_OUT) signedOut = true;
+      say(signedOut ? "out" : failures > 2 ? "down" : "again");
       poll ||= setInterval(refetch, POLL);
       // Half of the wait is left to chance, so that a restart does not bring all pages back in one instant.
       const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** failures);
@@ -84,7 +86,10 @@
     announce.last = said;
   });
   document.addEventListener("htmx:response:error", (event) => {
-    if (event.detail?.ctx?.response?.status === 401) say("out");
+    if (event.detail?.ctx?.response?.status === 401) {
+      signedOut = true;
+      say("out");
+    }
   });
 
   connect();
