@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import close_old_connections
 
 
 class OutsideCall(AssertionError):
@@ -31,6 +32,15 @@ def forbid_model_calls() -> Iterator[None]:
     patch = pytest.MonkeyPatch()
     for name in ("connect", "connect_ex"):
         patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sockets_give_their_connections_back() -> Iterator[None]:
+    """Undo that channels.testing keeps the connections of sockets open, in dead threads: the pool ran empty."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("channels.testing.application.no_op", close_old_connections)
     yield
     patch.undo()
 
