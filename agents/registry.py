@@ -15,6 +15,7 @@ from langgraph.prebuilt import ToolNode
 from agents import toolnode
 from agents.checkpointer import DjangoSaver
 from agents.models import Agent
+from agents.streams.transformers import Transformer, needs_v3, redacts, transformers_of, trusting
 
 
 class UnknownAgent(LookupError):
@@ -38,6 +39,23 @@ class Registered:
     guarantee: str = "once"
     guarantee_reason: str = ""
     schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    tools_node: str = ""  # name of the graph's own ToolNode: as which open calls can be settled
+    transformers: tuple[Transformer, ...] = ()  # of its streams, in the order of passing
+
+    @property
+    def streams(self) -> str:
+        """Return the protocol it is streamed by: "v3" for agents with transformers of their own, else "v2"."""
+        return "v3" if needs_v3(self.transformers) else "v2"
+
+    @property
+    def redacts(self) -> str:
+        """Say whether its live text may be less than what is stored: "no", "yes" or "maybe"."""
+        return redacts(self.transformers)
+
+    @property
+    def trusting(self) -> bool:
+        """Say whether its streams may tell what its states hold."""
+        return trusting(self.transformers)
 
 
 @dataclass(frozen=True)
@@ -91,7 +109,14 @@ def _row(name: str) -> dict[str, Any]:
         agent = get(name)
     except UnusableAgent as error:
         return {**row, "problem": str(error)}
-    return {**row, "guarantee": agent.guarantee, "guarantee_reason": agent.guarantee_reason}
+    return {
+        **row,
+        "guarantee": agent.guarantee,
+        "guarantee_reason": agent.guarantee_reason,
+        "tools_node": agent.tools_node,
+        "transformers": [one.row() for one in agent.transformers],
+        "redacts": agent.redacts,
+    }
 
 
 @contextmanager
@@ -133,6 +158,8 @@ def _register(name: str, known: _Known) -> Registered:
             description=known.description,
             version=known.version,
             schemas=_schemas(nodes),
+            tools_node=_tools_node(graph),
+            transformers=transformers_of(graph),
             **_guarantee(nodes),
         )
     except Exception as error:
@@ -158,6 +185,10 @@ def tool_nodes(graph: Any) -> Iterator[ToolNode]:
             if isinstance(bound, ToolNode) and id(bound) not in seen:
                 seen.add(id(bound))
                 yield bound
+
+
+def _tools_node(graph: Any) -> str:
+    return next((name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode)), "")
 
 
 def _mode(nodes: list[Any]) -> str:

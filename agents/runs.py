@@ -19,7 +19,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
-from agents.models import Run, Thread, ToolPermit
+from agents import streams
+from agents.models import Run, Thread, ToolExecution, ToolPermit
 from agents.outcome import CallKey, CallPermit, Outcome, Permit, canonical_bytes, from_canonical
 
 # Answers and replays go before messages: a question that is answered must not wait behind small talk.
@@ -138,7 +139,28 @@ def cancel(run_id: str, *, author: str) -> bool:
 
 def request_stop(run_id: str, how: str) -> bool:
     """Ask the worker of a run to stop: ``drain`` at the next step, ``cancel`` now. Read by the heartbeat."""
-    return bool(Run.objects.filter(pk=run_id, status=Run.Status.RUNNING).update(stop=how))
+    running = Run.objects.filter(pk=run_id, status=Run.Status.RUNNING)
+    if how == "drain":
+        running = running.exclude(stop="cancel")  # who said "now" is not taken back by who said "soon"
+    return bool(running.update(stop=how))
+
+
+def stops(run_ids: Iterable[str]) -> dict[str, str]:
+    """Return those of these runs that people asked to stop, and how; one query, asked twice a second."""
+    asked = Run.objects.filter(pk__in=list(run_ids)).exclude(stop="")
+    return {str(pk): stop for pk, stop in asked.values_list("pk", "stop")}
+
+
+def why_no_rollback(run_id: str) -> str:
+    """Return why a run cannot be taken back; "" when it can, because a repetition of what it ran is harmless."""
+    ran = ToolExecution.objects.filter(run_id=run_id, calls__gt=0, idempotent=False)
+    names = sorted(set(ran.values_list("name", flat=True)))
+    if names:
+        return f"it ran {', '.join(names)}, which cannot be taken back."
+    run = Run.objects.select_related("thread__agent").get(pk=run_id)
+    if run.thread.agent.guarantee != "once":
+        return "nobody knows what its nodes did, and that cannot be taken back."
+    return ""
 
 
 def queue(thread_id: str) -> QuerySet[Run]:
@@ -297,6 +319,7 @@ def finish(outcome: Outcome) -> bool:
         )
         if not closed:
             raise IntegrityError(f"Run {outcome.run_id} is not running under token {outcome.token}.")
+        streams.close(outcome)
     return True
 
 

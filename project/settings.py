@@ -174,6 +174,11 @@ CELERY_TIMEZONE = "UTC"
 LEASE_SECONDS: float = env.float("LEASE_SECONDS", default=30)  # how long a claim lasts without a heartbeat
 HEARTBEAT_SECONDS: float = env.float("HEARTBEAT_SECONDS", default=10)
 POLL_SECONDS: float = env.float("POLL_SECONDS", default=5)
+STOP_SECONDS: float = env.float("STOP_SECONDS", default=0.5)  # how soon a worker notices that a run is to stop
+STREAM_SECONDS: float = env.float("STREAM_SECONDS", default=0.105)  # between two writes of a run's stream
+EVENT_SECONDS: float = env.float("EVENT_SECONDS", default=24 * 3600)  # how long the streams of runs that ended are kept
+QUEUE_LIMIT: int = env.int("QUEUE_LIMIT", default=50)  # messages that may wait on one thread
+METRICS_TOKEN: str = env.str("METRICS_TOKEN", default="")  # who brings it may read /metrics; administrators may anyway
 RUN_MAX_SECONDS: float = env.float("RUN_MAX_SECONDS", default=3600)
 RUN_MAX_ATTEMPTS: int = env.int("RUN_MAX_ATTEMPTS", default=5)  # a run that keeps killing its worker ends in error
 AGENT_MODEL: str = env.str("AGENT_MODEL", default="scripted")  # "scripted" needs no key and no network

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,6 +21,9 @@ from agents.models import ToolExecution
 # Async handlers in flight. The runner sets it and awaits them all before it leaves the loop: shield alone does not
 # help, because LangGraph closes the loop when a sibling raises.
 in_flight: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("in_flight", default=None)
+
+# Those of them whose tool is a coroutine: they can be ended in the middle. A tool in a thread cannot.
+_endable: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
 # The execution a tool runs in: its id is the idempotency key that a tool may hand on.
 current_execution: ContextVar[str] = ContextVar("current_execution", default="")
@@ -60,7 +64,16 @@ async def aguard(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
     if (tasks := in_flight.get()) is not None:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+    if getattr(request.tool, "coroutine", None) is not None:
+        _endable.add(task)
     return await asyncio.shield(task)
+
+
+def cancel_async(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """End those of ``tasks`` that can be ended. Their executions stay `started`: nobody knows what they did."""
+    for task in tasks:
+        if task in _endable:
+            task.cancel()
 
 
 async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -74,6 +87,8 @@ async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitab
     except GraphBubbleUp:
         await connections.arun(records.pause, attempt)
         raise
+    except asyncio.CancelledError:
+        raise  # a person ended it: its outcome is unknown, and that is what `started` by another token says
     except BaseException as error:
         await connections.arun(records.fail, attempt, error)
         raise

@@ -57,6 +57,7 @@ def put(
             "name": attempt.name,
             "args": runs_with,
             "digest": digest({"name": attempt.name, "args": runs_with}),
+            "idempotent": attempt.idempotent,
             "status": status,
             "calls": entered,
             "questions": questions or [],
@@ -113,6 +114,11 @@ def fail(attempt: Attempt, error: BaseException) -> None:
 
 def pause(attempt: Attempt) -> None:
     close(attempt, status=ToolExecution.Status.PAUSED, was_paused=True)
+
+
+def read_result(row: ToolExecution) -> Any:
+    """Return what a finished execution gave back: a tool message, or a Command."""
+    return _serde.loads_typed((row.result_type, bytes(row.result or b"")))
 
 
 def summary_of(result: Any) -> str:

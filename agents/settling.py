@@ -1,0 +1,120 @@
+"""Leaves no tool call without a result: what is written in place of calls when people go on without them.
+
+A call that ran keeps its result, from its task or from the ledger; a call that did not gets an error that says so.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langgraph.types import Command
+
+from agents.asks import last_ai
+from agents.head import Head, open_calls
+from agents.ledger.records import read_result
+from agents.models import ToolExecution
+from agents.outcome import CallKey
+from agents.registry import Registered
+
+MARK = "countersign_settled"  # in additional_kwargs: the id of the run that wrote it
+_NAMESPACE = uuid.UUID("0e0b5a3c-3f27-4a54-8c6e-7d1b4f7b5e21")
+
+
+def settle(agent: Registered, thread_id: str, run_id: str, *, head: Head, why: str) -> list[ToolMessage]:
+    """Return a result for each open call of the head's last AI message, in call order; [] when none is open.
+
+    ``why``: what kept the others from running, as in "olga wrote instead".
+    """
+    message = last_ai(head.messages)
+    calls = open_calls(head.messages)
+    if message is None or not calls:
+        return []
+    told = {one.tool_call_id: one for one in _told(agent, thread_id)}
+    results = []
+    for call in calls:
+        key = CallKey(message.id or "", call["id"] or "")
+        ran = told.get(key.tool_call_id) or _ran(thread_id, key)
+        results.append(ran or _error(run_id, key, name=call["name"], why=_reason(thread_id, key, why)))
+    return results
+
+
+def settled_by(head: Head, run_id: str) -> list[CallKey]:
+    """Return the calls that a run settled, whose result says that they did not run."""
+    message = None
+    keys = []
+    for one in head.messages:
+        if isinstance(one, ToolMessage):
+            if one.additional_kwargs.get(MARK) == run_id and message is not None:
+                keys.append(CallKey(message.id or "", one.tool_call_id))
+        elif getattr(one, "tool_calls", None):
+            message = one
+    return keys
+
+
+def _error(run_id: str, key: CallKey, *, name: str, why: str) -> ToolMessage:
+    return ToolMessage(
+        content=why,
+        name=name,
+        tool_call_id=key.tool_call_id,
+        status="error",
+        id=str(uuid.uuid5(_NAMESPACE, f"{run_id} {key}")),  # the same each time: a repeated run writes it once
+        additional_kwargs={MARK: run_id},
+    )
+
+
+def _reason(thread_id: str, key: CallKey, why: str) -> str:
+    row = _rows(thread_id, key).exclude(status=ToolExecution.Status.ASKED).order_by("-started_at").first()
+    if row is None or not row.calls:
+        return f"This call was not run: {why}."
+    match row.status:
+        case ToolExecution.Status.FAILED:
+            return f"This call failed: {row.summary}"
+        case ToolExecution.Status.STARTED:
+            return f"This call was started and did not end, so nobody knows whether it took effect: {why}."
+        case _:
+            return f"This call did not run to its end: {why}."
+
+
+# ------------------------------------------------------------------------------------------------------------- what ran
+
+
+def _told(agent: Registered, thread_id: str) -> Iterator[ToolMessage]:
+    """Yield the results of tasks that ended while others of their step did not: they stand in no state yet."""
+    snapshot = agent.graph.get_state({"configurable": {"thread_id": thread_id}})
+    for task in snapshot.tasks:
+        if task.result is not None and not task.error and not task.interrupts:
+            yield from _messages(task.result)
+
+
+def _ran(thread_id: str, key: CallKey) -> ToolMessage | None:
+    row = _rows(thread_id, key).filter(status=ToolExecution.Status.FINISHED).order_by("-finished_at").first()
+    if row is None:
+        return None
+    result = read_result(row)
+    return next((one for one in _messages(result) if one.tool_call_id == key.tool_call_id), None) or ToolMessage(
+        content=row.summary, name=row.name, tool_call_id=key.tool_call_id, status="error" if row.is_error else "success"
+    )
+
+
+def _rows(thread_id: str, key: CallKey) -> Any:
+    return ToolExecution.objects.filter(thread_id=thread_id, message_id=key.message_id, tool_call_id=key.tool_call_id)
+
+
+def _messages(value: Any) -> Iterator[ToolMessage]:
+    """Yield the tool messages in what a task or a tool gave back: itself, a Command, writes of a channel."""
+    match value:
+        case ToolMessage():
+            yield value
+        case Command():
+            yield from _messages(value.update)
+        case Mapping():
+            yield from _messages(list(value.values()))
+        case str() | bytes():
+            return
+        case Iterable():
+            for item in value:
+                if isinstance(item, ToolMessage | Command | Mapping | list | tuple):
+                    yield from _messages(item)
