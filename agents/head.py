@@ -14,9 +14,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 
 from agents.asks import Waiting, asks_of, last_ai
+from agents.marks import START
 from agents.models import Checkpoint, CheckpointWrite
 from agents.outcome import Ask, canonical_bytes
 from agents.registry import Registered
+from agents.values import Point, nodes_before
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def _breakpoint(agent: Registered, saved: Any, snapshot: Any) -> Ask | None:
     next_nodes = [task.name for task in snapshot.tasks if task.result is None and not task.error]
     if not next_nodes or _passed(saved.checkpoint):
         return None
+    # Not by LangGraph's parent: a copy (a fork, a rewind) has another one than the checkpoint that it repeats.
     stops = _stops_before(agent.graph, next_nodes) or _stops_after(agent.graph, snapshot)
     if not stops:
         return None
@@ -158,10 +161,11 @@ def _stops_before(graph: Any, next_nodes: list[str]) -> bool:
 
 def _stops_after(graph: Any, snapshot: Any) -> bool:
     after = graph.interrupt_after_nodes
-    if not after or snapshot.parent_config is None:
+    if not after:
         return False
-    done = [task.name for task in graph.get_state(snapshot.parent_config).tasks]
-    return (after == "*" and bool(done)) or any(node in after for node in done)
+    names = snapshot.config["configurable"]
+    done = nodes_before(Point(names["thread_id"], names["checkpoint_id"]))
+    return (after == "*" and any(node != START for node in done)) or any(node in after for node in done)
 
 
 def open_calls(messages: Sequence[Any]) -> list[dict[str, Any]]:
@@ -169,7 +173,8 @@ def open_calls(messages: Sequence[Any]) -> list[dict[str, Any]]:
     message = last_ai(messages)
     if not isinstance(message, AIMessage):
         return []
-    answered = {one.tool_call_id for one in messages if isinstance(one, ToolMessage)}
+    later = messages[next(at for at, one in enumerate(messages) if one is message) :]  # call ids come again each turn
+    answered = {one.tool_call_id for one in later if isinstance(one, ToolMessage)}
     return [dict(call) for call in message.tool_calls if call["id"] not in answered]
 
 

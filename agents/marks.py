@@ -27,12 +27,21 @@ class Marks:
     outer_id: str = ""
 
 
+NO_MARKS = Marks()
+
+
 def marks_of(checkpoint: Mapping[str, Any], metadata: Mapping[str, Any], *, ns: str) -> Marks:
     """Return the marks of a checkpoint as LangGraph hands it to a saver."""
     values = checkpoint["channel_values"]
     parents = metadata.get("parents")
-    outer = parents.get(ns.rpartition("|")[0], "") if ns and isinstance(parents, Mapping) else ""
+    outer = parents.get(outer_namespace(ns), "") if ns and isinstance(parents, Mapping) else ""
     return Marks(NODES.join(next_of(values)), _count(values, checkpoint["channel_versions"]), str(outer))
+
+
+def outer_namespace(ns: str) -> str:
+    """Return the namespace of the graph around one. A number counts the graphs that one task called."""
+    outer, _, last = ns.rpartition(NODES)
+    return outer_namespace(outer) if last.isdigit() else outer
 
 
 def _count(values: Mapping[str, Any], versions: Mapping[str, Any]) -> int | None:

@@ -344,6 +344,19 @@ class MessageView:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A question that was raised at a checkpoint. ``answers``: canonical, all that its task was given there so far."""
+
+    interrupt_id: str
+    namespace: str
+    task_id: str
+    node: str
+    value: bytes  # canonical
+    state: Literal["open", "answered", "ignored"]  # ignored: the thread went another way without an answer
+    answers: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """One checkpoint as it stood: conversation and other values (canonical), what would run next."""
 
@@ -352,3 +365,14 @@ class Snapshot:
     messages: tuple[MessageView, ...]
     values: bytes
     next: tuple[str, ...] = ()
+    namespace: str = ""
+    parent_id: str = ""
+    run_id: str = ""
+    step: int | None = None
+    source: str = ""  # LangGraph's: input, loop, update, fork
+    at: datetime | None = None
+    asked: tuple[Asked, ...] = ()
+    metadata: bytes = b"{}"  # canonical
+    is_head: bool = False
+    missing: tuple[str, ...] = ()  # nodes due next that the agent's code does not have any more
+    unread: tuple[str, ...] = ()  # values that only the agent's code could rebuild, and it is not here

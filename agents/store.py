@@ -84,7 +84,8 @@ _PIECES = """
 _PUT = """
 insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata,
     next_nodes, messages, outer_id, left_id)
-select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json), %s, cast(%s as integer), %s, coalesce($left, '')
+select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json),
+    %s, cast(%s as integer), %s, coalesce($left, '')
 where exists (select 1 from $gate) $counted
 on conflict (thread_id, ns, checkpoint_id) do update set
     parent_id = excluded.parent_id, run_id = excluded.run_id, type = excluded.type, blob = excluded.blob,
@@ -296,8 +297,11 @@ def delete_thread(thread_id: str) -> None:
             model.objects.filter(thread_id=thread_id).delete()
 
 
-def delete_for_runs(run_ids: Iterable[str]) -> None:
-    """Delete what these runs stored, and others' writes at their checkpoints. Raises Fenced while a thread is held."""
+def delete_for_runs(run_ids: Iterable[str], *, writer: Writer | None = None) -> None:
+    """Delete what these runs stored, and others' writes at their checkpoints.
+
+    Raises Fenced while a thread is held by another than ``writer``.
+    """
     runs = [run_id for run_id in run_ids if run_id]
     gone = Checkpoint.objects.filter(run_id__in=runs)
     loose = CheckpointWrite.objects.filter(run_id__in=runs)
@@ -305,7 +309,7 @@ def delete_for_runs(run_ids: Iterable[str]) -> None:
         threads = {*gone.values_list("thread_id", flat=True), *loose.values_list("thread_id", flat=True)}
         _alone(*threads)
         for thread_id in sorted(threads):
-            guard(thread_id, Writer())
+            guard(thread_id, writer or Writer())
         loose.delete()
         _delete_checkpoints([Place(*key) for key in gone.values_list("thread_id", "ns", "checkpoint_id")])
         for thread_id in threads:

@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Max, Q
 from django.db.models.fields.json import KeyTransform
 
-from agents.marks import Marks
+from agents.marks import NO_MARKS, Marks
 from agents.models import Checkpoint, CheckpointWrite
 from agents.pieces import Address, Span, merged
 
@@ -36,7 +36,7 @@ class CheckpointRow:
     blob: bytes
     spans: tuple[Span, ...]
     metadata: Any
-    marks: Marks = Marks()  # written, never read here
+    marks: Marks = NO_MARKS  # written, never read here
 
 
 @dataclass(frozen=True, slots=True)

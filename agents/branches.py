@@ -1,0 +1,263 @@
+"""The branches of a thread, and how its checkpoints descend from each other, across forks too.
+
+A thread has one runner and its head is its newest checkpoint, so a checkpoint's parent is the one before it, but where
+somebody went back: there a branch begins, and the saver noted which head was left. So a branch is a run of neighbours,
+and the way from a checkpoint to its first ancestor is a few stretches of such runs, however long the thread is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agents.models import Checkpoint, Thread
+from agents.values import Point, UnknownCheckpoint, checked
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A thread that starts from a checkpoint of another."""
+
+    thread_id: str
+    name: str
+    author: str
+    note: str
+    checkpoint_id: str  # of the other thread
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A run of checkpoints that follow each other. ``number``: 0 is the oldest; ``parent_id``: "" for that one.
+
+    ``continues``: nothing else follows its parent, so it is drawn on in the parent's lane.
+    """
+
+    number: int
+    first: str
+    last: str
+    parent_id: str
+    parent: int | None  # number of the branch that its parent is in
+    first_step: int | None
+    last_step: int | None
+    began_at: datetime
+    ended_at: datetime
+    is_head: bool
+    continues: bool
+    forks: tuple[Fork, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Branches, newest first. ``older`` goes into ``before`` for the next page; None: no more."""
+
+    branches: tuple[Branch, ...]
+    older: int | None = None
+    origin: Fork | None = None  # where the thread itself was forked from: `thread_id` is the other thread
+
+
+@dataclass(frozen=True)
+class _Start:
+    first: str
+    parent_id: str
+    left: str
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Where the branches of a namespace begin, oldest first. The trunk is not among them."""
+
+    starts: Sequence[_Start]
+
+    @classmethod
+    def of(cls, thread_id: str, namespace: str = "") -> Branches:
+        rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace).exclude(left_id="")
+        found = rows.order_by("checkpoint_id").values_list("checkpoint_id", "parent_id", "left_id")
+        return cls([_Start(*row) for row in found])
+
+    def number_of(self, checkpoint_id: str) -> int:
+        return bisect_right(self.starts, checkpoint_id, key=lambda start: start.first)
+
+    def start_of(self, number: int) -> _Start | None:
+        return self.starts[number - 1] if number else None
+
+
+# ----------------------------------------------------------------------------------------------------------------- tree
+
+
+def tree(thread_id: str, *, before: int | None = None, limit: int = 50) -> Tree:
+    """Return the branches of a thread, newest first, with the threads that were forked from them."""
+    found = Branches.of(thread_id)
+    numbers = [number for number in range(len(found.starts), -1, -1) if before is None or number < before][:limit]
+    edges = _edges(thread_id)
+    if edges is None:
+        return Tree((), origin=origin_of(thread_id))
+    spans = {number: _span(found, number, edges) for number in numbers}
+    rows = _rows(thread_id, {one for span in spans.values() for one in span})
+    forks = _forks_by_branch(thread_id, found)
+    branches = tuple(_branch(found, number, spans[number], rows, forks) for number in numbers)
+    older = numbers[-1] if numbers and numbers[-1] > 0 else None
+    return Tree(branches, older=older, origin=origin_of(thread_id))
+
+
+def _edges(thread_id: str) -> tuple[str, str] | None:
+    ids = Checkpoint.objects.filter(thread_id=thread_id, ns="").order_by("checkpoint_id").values_list(
+        "checkpoint_id", flat=True
+    )
+    first = ids.first()
+    return (first, ids.reverse()[0]) if first else None
+
+
+def _span(found: Branches, number: int, edges: tuple[str, str]) -> tuple[str, str]:
+    """Return the first and last checkpoint of a branch: it ended when the next one turned away from it."""
+    start = found.start_of(number)
+    last = edges[1] if number == len(found.starts) else found.starts[number].left
+    return (start.first if start else edges[0]), last
+
+
+def _rows(thread_id: str, ids: set[str]) -> Mapping[str, dict[str, Any]]:
+    rows = Checkpoint.objects.filter(thread_id=thread_id, ns="", checkpoint_id__in=ids)
+    return {row["checkpoint_id"]: {**row} for row in rows.values("checkpoint_id", "metadata", "created_at")}
+
+
+def _branch(
+    found: Branches,
+    number: int,
+    span: tuple[str, str],
+    rows: Mapping[str, dict[str, Any]],
+    forks: Mapping[int, list[Fork]],
+) -> Branch:
+    start = found.start_of(number)
+    first, last = (rows.get(one) for one in span)
+    parent = found.number_of(start.parent_id) if start and start.parent_id else None
+    tip = None if parent is None or parent == len(found.starts) else found.starts[parent].left
+    earlier = any(one.parent_id == start.parent_id for one in found.starts[: number - 1]) if start else False
+    # A row may have been pruned away; its neighbour still tells the time.
+    known = [row for row in (first, last) if row] or [{"metadata": {}, "created_at": None}]
+    return Branch(
+        number=number,
+        first=span[0],
+        last=span[1],
+        parent_id=start.parent_id if start else "",
+        parent=parent,
+        first_step=known[0]["metadata"].get("step"),
+        last_step=known[-1]["metadata"].get("step"),
+        began_at=known[0]["created_at"],
+        ended_at=known[-1]["created_at"],
+        is_head=number == len(found.starts),
+        continues=bool(start and tip == start.parent_id and not earlier),
+        forks=tuple(forks.get(number, ())),
+    )
+
+
+def _forks_by_branch(thread_id: str, found: Branches) -> Mapping[int, list[Fork]]:
+    by_branch: dict[int, list[Fork]] = defaultdict(list)
+    for fork in _forks(Thread.objects.filter(ancestor_id=thread_id)):
+        by_branch[found.number_of(fork.checkpoint_id)].append(fork)
+    return by_branch
+
+
+def forks_from(thread_id: str, checkpoint_ids: Sequence[str]) -> Mapping[str, list[Fork]]:
+    """Map checkpoints to the threads that were forked from them."""
+    found: dict[str, list[Fork]] = defaultdict(list)
+    for fork in _forks(Thread.objects.filter(ancestor_id=thread_id, ancestor_checkpoint__in=checkpoint_ids)):
+        found[fork.checkpoint_id].append(fork)
+    return found
+
+
+def _forks(threads: Any) -> Iterator[Fork]:
+    columns = ("pk", "title", "author", "note", "ancestor_checkpoint", "created_at")
+    yield from (Fork(*row) for row in threads.order_by("created_at", "pk").values_list(*columns))
+
+
+def origin_of(thread_id: str) -> Fork | None:
+    """Return where a thread was forked from: `thread_id` names the other thread, the rest tells of this fork."""
+    thread = Thread.objects.filter(pk=thread_id, ancestor__isnull=False).first()
+    if thread is None:
+        return None
+    return Fork(
+        thread_id=thread.ancestor_id or "",
+        name=thread.title,
+        author=thread.author,
+        note=thread.note,
+        checkpoint_id=thread.ancestor_checkpoint,
+        at=thread.created_at,
+    )
+
+
+# -------------------------------------------------------------------------------------------------------------- descent
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbours on the way from a checkpoint back to its first ancestor: from ``last`` down to ``first``.
+
+    ``first`` is "" in a thread's oldest branch: as far back as it goes.
+    """
+
+    thread_id: str
+    first: str
+    last: str
+    branch: int
+
+    def holds(self, checkpoint_id: str) -> bool:
+        return self.first <= checkpoint_id <= self.last
+
+
+def descent(point: Point) -> Iterator[Stretch]:
+    """Yield the stretches from a checkpoint back to its first ancestor, nearest first, through the threads it was
+    forked from. Only the threads' own graphs have branches. Raises UnknownCheckpoint.
+    """
+    checked(point)
+    thread_id, checkpoint_id = point.thread_id, point.checkpoint_id
+    seen: set[str] = set()
+    while thread_id not in seen:
+        seen.add(thread_id)
+        yield from _within(Branches.of(thread_id), thread_id, checkpoint_id)
+        origin = origin_of(thread_id)
+        if origin is None or not origin.checkpoint_id:
+            return
+        thread_id, checkpoint_id = origin.thread_id, origin.checkpoint_id
+
+
+def _within(found: Branches, thread_id: str, checkpoint_id: str) -> Iterator[Stretch]:
+    while checkpoint_id:
+        number = found.number_of(checkpoint_id)
+        start = found.start_of(number)
+        yield Stretch(thread_id, start.first if start else "", checkpoint_id, number)
+        # Older than its child, always: a damaged row must not send us round in circles.
+        parent = start.parent_id if start else ""
+        checkpoint_id = parent if start and parent < start.first else ""
+
+
+def common_ancestor(a: Point, b: Point) -> Point | None:
+    """Return the last checkpoint that both come from (one of them, if the other comes from it), or None."""
+    theirs = list(descent(b))
+    for mine in descent(a):
+        for other in theirs:
+            if (mine.thread_id, mine.branch) == (other.thread_id, other.branch):
+                return Point(mine.thread_id, min(mine.last, other.last))
+    return None
+
+
+def is_ancestor(older: Point, newer: Point) -> bool:
+    """Tell whether ``newer`` comes from ``older``, or is it."""
+    return any(one.thread_id == older.thread_id and one.holds(older.checkpoint_id) for one in descent(newer))
+
+
+def newest_descendant(point: Point) -> str:
+    """Return the newest checkpoint of the same thread that comes from ``point``; itself, if nothing does."""
+    found = Branches.of(point.thread_id)
+    edges = _edges(point.thread_id)
+    if edges is None:
+        raise UnknownCheckpoint(f"Thread {point.thread_id} has no checkpoint yet.")
+    for number in range(len(found.starts), -1, -1):
+        tip = _span(found, number, edges)[1]
+        stretches = _within(found, point.thread_id, tip)
+        if any(one.holds(point.checkpoint_id) for one in stretches):
+            return tip
+    return point.checkpoint_id

@@ -1,0 +1,106 @@
+"""A conversation as people read it: messages, each tool call with its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from agents import values
+from agents.head import messages_of
+from agents.models import ToolExecution
+from agents.outcome import MessageView, ToolCallView
+
+Results = Mapping[tuple[str, str], tuple[str, bool]]  # (message id, call id) -> text, whether it is an error
+
+
+def conversation(thread_id: str) -> tuple[MessageView, ...]:
+    """Return the messages at the head of a thread, oldest first, each call with its result. () for a new thread."""
+    try:
+        point = values.Point(thread_id, values.head_of(thread_id))
+        return views(messages_of(values.read(point).values), _recorded(thread_id))
+    except values.UnknownCheckpoint:
+        return ()
+
+
+def _recorded(thread_id: str) -> Results:
+    """Return what the ledger knows of calls whose step is still open."""
+    rows = ToolExecution.objects.filter(thread_id=thread_id, status__in=["finished", "failed"])
+    return {(row.message_id, row.tool_call_id): (row.summary, row.is_error) for row in rows}
+
+
+def views(messages: Sequence[Any], recorded: Results | None = None) -> tuple[MessageView, ...]:
+    """Return messages for display. ``recorded``: results that are known beside those among the messages."""
+    results = _results(messages, recorded or {})
+    made = {call["id"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
+    # A tool message is shown inside the call that it answers.
+    return tuple(
+        _view(message, results)
+        for message in messages
+        if not (isinstance(message, ToolMessage) and message.tool_call_id in made)
+    )
+
+
+def _results(messages: Sequence[Any], recorded: Results) -> Results:
+    """Map (message id, call id) to the call's result: from the messages, else as recorded."""
+    results = dict(recorded)
+    current: dict[str, str] = {}  # call id -> message that made the call last: ids come again each turn
+    for message in messages:
+        if isinstance(message, AIMessage):
+            current |= {call["id"] or "": message.id or "" for call in message.tool_calls}
+        elif isinstance(message, ToolMessage) and message.tool_call_id in current:
+            key = (current[message.tool_call_id], message.tool_call_id)
+            results[key] = (text_of(message), message.status == "error")
+    return results
+
+
+def _view(message: Any, results: Results) -> MessageView:
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return MessageView(
+        id=getattr(message, "id", None) or "",
+        role=_role(message),
+        content=text_of(message),
+        name=getattr(message, "name", None) or "",
+        calls=tuple(_call(getattr(message, "id", None) or "", call, results) for call in calls),
+    )
+
+
+def _call(message_id: str, call: Any, results: Results) -> ToolCallView:
+    result, error = results.get((message_id, call["id"]), (None, False))
+    return ToolCallView(id=call["id"] or "", name=call["name"], args=call["args"], result=result, error=error)
+
+
+def _role(message: Any) -> Literal["human", "ai", "tool", "system", "other"]:
+    match message:
+        case HumanMessage():
+            return "human"
+        case AIMessage():
+            return "ai"
+        case ToolMessage():
+            return "tool"
+        case SystemMessage():
+            return "system"
+        case _:
+            return "other"
+
+
+def text_of(message: Any) -> str:
+    """Return the text of a message whose content is text or a list of blocks; other blocks are named, not shown.
+
+    What is no message (a row may name a class that is never built) stands there as the data it is.
+    """
+    if not isinstance(message, BaseMessage):
+        return values.shown_bytes(message).decode("ascii")
+    if isinstance(message.content, str):
+        return message.content
+    parts = [_block(block) for block in message.content]
+    return "\n".join(part for part in parts if part)
+
+
+def _block(block: str | dict[str, Any]) -> str:
+    if isinstance(block, str):
+        return block
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    return "" if block.get("type") in ("tool_call", "tool_use") else f"[{block.get('type', 'block')}]"

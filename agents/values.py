@@ -1,0 +1,216 @@
+"""What one checkpoint holds, read as data. A graph's code is asked only for what its DeltaChannels keep as writes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.channels import DeltaChannel
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.pregel._checkpoint import channels_from_checkpoint
+
+from agents import registry
+from agents.checkpointer import DjangoSaver
+from agents.marks import NODES, START, next_of
+from agents.models import Checkpoint, Thread
+from agents.outcome import TAG, NotCanonical, as_plain, canonical_bytes
+
+_saver = DjangoSaver()
+_ID = re.compile(r"[0-9A-Fa-f-]{1,64}")
+
+
+class UnknownCheckpoint(LookupError):
+    """There is no such checkpoint in this thread: the id is malformed, of another thread, or of nothing."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Names one checkpoint for good. ``namespace``: "" for the thread's own graph."""
+
+    thread_id: str
+    checkpoint_id: str
+    namespace: str = ""
+
+    @property
+    def config(self) -> RunnableConfig:
+        return {
+            "configurable": {
+                "thread_id": self.thread_id,
+                "checkpoint_ns": self.namespace,
+                "checkpoint_id": self.checkpoint_id,
+            }
+        }
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A checkpoint as it stands in the database. ``unread``: channels that only the graph's code could rebuild."""
+
+    point: Point
+    saved: CheckpointTuple
+    values: Mapping[str, Any]
+    unread: tuple[str, ...] = ()
+    missing: tuple[str, ...] = field(default=())  # nodes due next that the graph's code does not have
+
+    @property
+    def next(self) -> tuple[str, ...]:
+        return tuple(next_of(self.saved.checkpoint["channel_values"]))
+
+
+def checked(point: Point) -> Point:
+    """Return ``point`` if its parts can be looked up at all. Raises UnknownCheckpoint."""
+    texts = (point.thread_id, point.namespace)
+    if not _ID.fullmatch(point.checkpoint_id) or any("\0" in text or not _is_text(text) for text in texts):
+        raise UnknownCheckpoint(f"There is no checkpoint {point.checkpoint_id!r}.")
+    return point
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which no database takes
+        return False
+    return True
+
+
+def read(point: Point) -> Stored:
+    """Read one checkpoint. Raises UnknownCheckpoint."""
+    saved = _saver.get_tuple(checked(point).config)
+    if saved is None:
+        raise UnknownCheckpoint(f"Thread {point.thread_id} has no checkpoint {point.checkpoint_id}.")
+    graph = graph_of(point.thread_id, point.namespace)
+    values = {name: _unwrapped(value) for name, value in saved.checkpoint["channel_values"].items()}
+    elsewhere = kept_as_writes(saved, graph)
+    whole = rebuilt(graph, saved, elsewhere, saver=_saver) if graph is not None else {}
+    unread = tuple(elsewhere) if graph is None else ()
+    return Stored(point, saved, {**values, **whole}, unread, _missing(graph, saved))
+
+
+def head_of(thread_id: str, namespace: str = "") -> str:
+    """Return the id of the newest checkpoint. Raises UnknownCheckpoint for a thread without any."""
+    newest = _saver.latest(thread_id).get(namespace) if _is_text(thread_id) and "\0" not in thread_id else None
+    if newest is None:
+        raise UnknownCheckpoint(f"Thread {thread_id} has no checkpoint yet.")
+    return newest
+
+
+def graph_of(thread_id: str, namespace: str = "") -> Any:
+    """Return the graph that runs in a namespace of a thread; None where its code is not here, or cannot be reached."""
+    name = Thread.objects.filter(pk=thread_id).values_list("agent_id", flat=True).first()
+    try:
+        graph = registry.get(name or "").graph
+    except (registry.UnknownAgent, registry.UnusableAgent):
+        return None
+    if not namespace:
+        return graph
+    parts = [part.partition(":")[0] for part in namespace.split(NODES) if not part.isdigit()]
+    return next((sub for _, sub in graph.get_subgraphs(namespace=NODES.join(parts), recurse=True)), None)
+
+
+def _unwrapped(value: Any) -> Any:
+    return value.value if isinstance(value, _DeltaSnapshot) else value
+
+
+def kept_as_writes(saved: CheckpointTuple, graph: Any) -> list[str]:
+    """Return the channels whose value is not in the checkpoint but in the writes of its ancestors."""
+    stored = saved.checkpoint["channel_values"]
+    versions = saved.checkpoint["channel_versions"]
+    names = list(saved.metadata.get("counters_since_delta_snapshot") or ())
+    if graph is not None:
+        names = [name for name, channel in graph.channels.items() if isinstance(channel, DeltaChannel)]
+    return [name for name in names if name in versions and name not in stored]
+
+
+def rebuilt(
+    graph: Any, saved: CheckpointTuple, names: Sequence[str], *, saver: BaseCheckpointSaver[str]
+) -> dict[str, Any]:
+    """Return the values of such channels, folded from the writes by the graph's own reducers."""
+    if not names:
+        return {}
+    specs = {name: graph.channels[name] for name in names}
+    channels, _ = channels_from_checkpoint(specs, saved.checkpoint, saver=saver, config=saved.config)
+    return {name: channel.get() for name, channel in channels.items() if channel.is_available()}
+
+
+def _missing(graph: Any, saved: CheckpointTuple) -> tuple[str, ...]:
+    if graph is None:
+        return ()
+    due = next_of(saved.checkpoint["channel_values"])
+    return tuple(sorted({name for name in due if name not in graph.nodes and name != START}))
+
+
+# --------------------------------------------------------------------------------------------------------------- nodes
+
+
+def nodes_before(point: Point) -> tuple[str, ...]:
+    """Return the nodes that ran to make a checkpoint: START for an input, those of the original for a copy.
+
+    () where nobody knows: an update by another client.
+    """
+    row = _row(point)
+    if row is None:
+        return ()
+    match row["metadata"].get("source"):
+        case "input":
+            return (START,)
+        case "loop":
+            parent = _row(Point(point.thread_id, row["parent_id"], point.namespace))
+            return tuple(dict.fromkeys(parent["next_nodes"].split(NODES))) if parent and parent["next_nodes"] else ()
+        case "update":
+            node = row["metadata"].get("as_node")
+            return (str(node),) if node else ()
+        case "fork":
+            original = _original(point, row["parent_id"])
+            return nodes_before(original) if original else ()
+    return ()
+
+
+def _row(point: Point) -> Any:
+    rows = Checkpoint.objects.filter(
+        thread_id=point.thread_id, ns=point.namespace, checkpoint_id=point.checkpoint_id
+    )
+    return rows.values("parent_id", "metadata", "next_nodes").first()
+
+
+def _original(point: Point, parent_id: str) -> Point | None:
+    if parent_id:
+        return Point(point.thread_id, parent_id, point.namespace)
+    thread = Thread.objects.filter(pk=point.thread_id).values("ancestor_id", "ancestor_checkpoint").first()
+    if thread is None or not thread["ancestor_id"] or point.namespace:
+        return None
+    return Point(thread["ancestor_id"], thread["ancestor_checkpoint"])
+
+
+def is_internal(channel: str) -> bool:
+    """Tell LangGraph's own channels from those of the state."""
+    return channel.startswith(("branch:", "join:")) or (channel.startswith("__") and channel != "__root__")
+
+
+# ------------------------------------------------------------------------------------------------------------- for show
+
+
+def shown_bytes(value: Any) -> bytes:
+    """Return the canonical form of any value; what cannot be written down exactly stands there as words about it."""
+    try:
+        return canonical_bytes(value)
+    except NotCanonical:
+        return canonical_bytes(_shown(value, 0))
+
+
+def _shown(value: Any, depth: int) -> Any:
+    try:
+        canonical_bytes(value)
+    except NotCanonical as error:
+        plain = as_plain(value)
+        if error.code == "too_deep" and depth > 20:
+            return {"unreadable": str(error)}
+        if isinstance(plain, Mapping):
+            return {str(key) if key == TAG else key: _shown(item, depth + 1) for key, item in plain.items()}
+        if isinstance(plain, list | tuple | set | frozenset):
+            return [_shown(item, depth + 1) for item in plain]
+        return {"unreadable": str(error)}
+    return value
