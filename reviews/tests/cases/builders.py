@@ -12,6 +12,7 @@ from reviews.tests.cases import payload_types
 CASES = Path(__file__).parent
 FIELD_PAYLOADS: list[dict[str, Any]] = json.loads((CASES / "payloads.json").read_text())
 OWN_PAYLOADS: list[dict[str, Any]] = json.loads((CASES / "own_payloads.json").read_text())
+FIELD_CASES: dict[str, dict[str, Any]] = {case["id"]: case for case in json.loads((CASES / "cases.json").read_text())}
 PAYLOADS: dict[str, dict[str, Any]] = {payload["name"]: payload for payload in FIELD_PAYLOADS + OWN_PAYLOADS}
 
 
