@@ -46,7 +46,9 @@ def find_problems(
 def _shares_its_id(row: Interrupt) -> bool:
     """Older LangGraphs gave pauses side by side one id, and LangGraph is answered by id alone."""
     live = Interrupt.objects.filter(thread=row.thread_id, interrupt_id=row.interrupt_id)
-    return live.filter(status__in=[Interrupt.Status.OPEN, Interrupt.Status.DECIDED]).exclude(pk=row.pk).exists()
+    live = live.filter(status__in=[Interrupt.Status.OPEN, Interrupt.Status.DECIDED])
+    # In the same namespace it is a newer version of this very question: that one is stale, and told so.
+    return live.exclude(namespace=row.namespace).exists()
 
 
 def is_forged(problem: Problem) -> bool:
