@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 from django.utils import timezone
 
-from reviews.models import Action, Decision, Interrupt
+from reviews.models import Action, Decision, Interrupt, agents_for
 from reviews.paging import Page, by_time
 
 AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
@@ -163,6 +163,9 @@ def agent_facets(user: Any, filters: Filters) -> list[Facet]:
     rows = found(user, replace(filters, agent=""))
     counted = rows.values_list("agent", "agent__title").annotate(count=Count("pk")).order_by("-count", "agent__title")
     shown = [one for place, one in enumerate(counted) if place < FACETS_SHOWN or one[0] == filters.agent]
+    if filters.agent and all(one[0] != filters.agent for one in shown):
+        named = agents_for(user).filter(pk=filters.agent).values_list("title", flat=True).first()
+        shown.append((filters.agent, named or filters.agent, 0))  # a filter that hides everything can be taken away
     return [_facet(filters, "agent", one) for one in sorted(shown, key=lambda one: one[1])]
 
 

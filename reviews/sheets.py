@@ -145,6 +145,17 @@ class Sheet:
         return schema_forms.answer_form(self.action.schema, data=self._fields(), prefix=self.args_prefix)
 
     @property
+    def carried(self) -> list[tuple[str, str]]:
+        """Return what was typed in the other tab, so that it is sent along and not lost."""
+        typed = self.typed if self.typed is not None else QueryDict()
+        other = f"{self.args_prefix}-" if self.raw else f"{self.prefix}-json"
+        return [(name, str(text)) for name, text in typed.items() if name.startswith(other)]
+
+    @property
+    def is_read_as_json(self) -> bool:
+        return isinstance(self.edit, schema_forms.RawForm)
+
+    @property
     def json_text(self) -> str:
         """The raw JSON tab's text: as typed, else the arguments with the changes so far."""
         if isinstance(self.edit, schema_forms.RawForm):

@@ -178,6 +178,8 @@ def test_a_filter_that_hides_everything_is_named(cast: Cast, ann: Client) -> Non
     text = look(ann, INBOX + "?tool=mail&age=day").text
     assert "2 filters together hide everything." in text
     assert "1 question waits without them." in text
+    hidden = look(ann, INBOX + "?q=zzz&agent=support")
+    assert "Support 0 , remove this filter" in hidden.text
 
 
 def test_no_right_is_said(cast: Cast, client: Client) -> None:

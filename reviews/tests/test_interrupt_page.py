@@ -160,6 +160,17 @@ def test_a_key_twice_in_the_raw_json_is_ambiguous(ann: Client, payment: Interrup
     assert not Decision.objects.exists()
 
 
+def test_text_of_the_other_tab_is_not_lost(cast: Cast, ann: Client) -> None:
+    row = filed(cast, ask_calls(("pay", {"amount": 5, "to": "a"}), schema=PAY_SCHEMA))
+    page_of(press(ann, look(ann, path_of(row)), "approve", amount="3,5"))
+    raw = look(ann, path_of(row, "?raw=1"))
+    assert "In the field amount" in raw.text
+    draft = reverse("reviews:draft", args=[row.pk])
+    ann.post(draft, raw.form_with("decision", "reject").fields | {f"d{row.pk}-0-why": "No"})
+    fields = look(ann, path_of(row, "?raw=0")).form_with("decision", "reject").fields
+    assert (fields[f"i{row.pk}-0-amount"], fields[f"d{row.pk}-0-why"]) == ("3,5", "No")
+
+
 def test_only_what_is_allowed_has_a_button(cast: Cast, ann: Client) -> None:
     row = filed(cast, ask_calls(("pay", {"amount": 5}), allowed=("approve", "reject")))
     page = look(ann, path_of(row))

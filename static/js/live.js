@@ -92,5 +92,10 @@
     }
   });
 
+  // The back button may show a page from memory, as it was; its regions ask at once what has become of it.
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) refetch();
+  });
+
   connect();
 })();
