@@ -6,15 +6,17 @@ It runs the same code as production, over SQLite, an in-memory broker and an in-
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import io
 import os
+import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 HOST = "127.0.0.1"
 WORKERS = 4  # threads that run agents
@@ -31,15 +33,18 @@ def main() -> int:
     try:
         port = chosen_port()
         lock = prepare()
-        stop = start_worker()
-        serve(port)
     except CannotStart as reason:
         print(f"Countersign did not start. {reason}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0
+    worker = Worker()
+    with contextlib.suppress(KeyboardInterrupt):  # pressed before the server listens for it
+        worker.start()
+        serve(port)
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))  # a second Ctrl-C does not wait
     print("\nStopping; what is under way is kept and goes on at the next start.", flush=True)
-    stop()
+    worker.stop()
     lock.close()
     return 0
 
@@ -135,13 +140,36 @@ def _seed() -> None:
 # ---------------------------------------------------------------------------------------------------------- the process
 
 
-def start_worker() -> Callable[[], None]:
-    """Start the poller and a Celery worker in threads of this process. Returns what stops both."""
-    from celery.worker import WorkController
+class Worker:
+    """The poller and a Celery worker, in threads of this process."""
 
-    from agents.runs import claimable
+    def __init__(self) -> None:
+        self._stops: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        from agents.runs import claimable
+        from reviews.tasks import start_poller, wake
+
+        self._stops.append(start_poller().stop)
+        self._stops.append(_start_celery())
+        for thread_id in claimable():  # what waits since the last stop need not wait for the first poll
+            wake(thread_id)
+
+    def stop(self) -> None:
+        """Let runs come to a safe point, then leave, even when a tool still blocks; the next start takes its run up."""
+        stopping = threading.Thread(target=lambda: [stop() for stop in self._stops], name="drain", daemon=True)
+        stopping.start()
+        stopping.join(DRAIN_SECONDS)
+        if stopping.is_alive():
+            sys.stdout.flush()
+            os._exit(0)  # the interpreter would wait for the blocked thread, however long
+
+
+def _start_celery() -> Callable[[], None]:
+    """Start a Celery worker in a thread. Returns what stops it and waits until it has stopped."""
+    from celery.worker import WorkController, state
+
     from project.celery import app
-    from reviews.tasks import start_poller, wake
 
     app.set_default()
     worker = WorkController(
@@ -152,26 +180,14 @@ def start_worker() -> Callable[[], None]:
         without_mingle=True,
         without_gossip=True,
     )
-    threading.Thread(target=worker.start, name="celery", daemon=True).start()
-    poller = start_poller()
-    for thread_id in claimable():  # what waits since the last stop need not wait for the first poll
-        wake(thread_id)
-    return lambda: _drain(poller, worker)
-
-
-def _drain(poller: Any, worker: Any) -> None:
-    """Let runs come to a safe point, then leave, even when a tool still blocks; the next start takes its run up."""
+    thread = threading.Thread(target=worker.start, name="celery", daemon=True)
+    thread.start()
 
     def stop() -> None:
-        poller.stop()
-        worker.stop()
+        state.should_stop = 0  # read by its own thread: stopped from ours, it would still take messages
+        thread.join()
 
-    stopping = threading.Thread(target=stop, name="drain", daemon=True)
-    stopping.start()
-    stopping.join(DRAIN_SECONDS)
-    if stopping.is_alive():
-        sys.stdout.flush()
-        os._exit(0)  # the interpreter would wait for the blocked thread, however long
+    return stop
 
 
 def serve(port: int) -> None:

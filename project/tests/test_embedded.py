@@ -152,6 +152,14 @@ def test_a_second_desk_on_the_same_data_is_refused(tmp_path: Path, desks: list[s
     _, errors = second.communicate(timeout=30)
     assert second.returncode == 1
     assert "Another desk runs on" in errors
+    assert stopped(desks[0]) == ""
+
+
+@pytest.mark.crash
+def test_ctrl_c_in_the_moment_of_the_start_is_clean_too(tmp_path: Path, desks: list[subprocess.Popen[str]]) -> None:
+    desks.append(start(tmp_path, PORT=str(free_port())))
+    printed_link(desks[0])  # the server listens for Ctrl-C only a little later, and all threads are being worked on
+    assert stopped(desks[0]) == ""
 
 
 @pytest.mark.parametrize("port", ["", "eighty", "0", "70000", "-1"])
