@@ -18,10 +18,17 @@ Results = Mapping[tuple[str, str], tuple[str, bool]]  # (message id, call id) ->
 def conversation(thread_id: str) -> tuple[MessageView, ...]:
     """Return the messages at the head of a thread, oldest first, each call with its result. () for a new thread."""
     try:
-        point = values.Point(thread_id, values.head_of(thread_id))
-        return views(messages_of(values.read(point).values), _recorded(thread_id))
+        return conversation_at(thread_id, values.head_of(thread_id))
     except values.UnknownCheckpoint:
         return ()
+
+
+def conversation_at(thread_id: str, checkpoint_id: str) -> tuple[MessageView, ...]:
+    """Return the messages at a checkpoint, as ``conversation`` does; () for "". Raises UnknownCheckpoint."""
+    if not checkpoint_id:
+        return ()
+    stored = values.read(values.Point(thread_id, checkpoint_id))
+    return views(messages_of(stored.values), _recorded(thread_id))
 
 
 def _recorded(thread_id: str) -> Results:

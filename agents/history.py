@@ -7,7 +7,7 @@ Reading: ``conversation``, ``timeline``, ``tree``, ``state_at``, ``raw_state``, 
 from __future__ import annotations
 
 from agents.branches import Branch, Fork, Stretch, Tree, common_ancestor, descent, is_ancestor, origin_of, tree
-from agents.conversation import conversation
+from agents.conversation import conversation, conversation_at
 from agents.copies import NeedsCode
 from agents.forks import fork, replay_head, rewind
 from agents.starts import GraphChanged, Start, Unfit
@@ -31,6 +31,7 @@ __all__ = [
     "UnknownCheckpoint",
     "common_ancestor",
     "conversation",
+    "conversation_at",
     "descent",
     "fork",
     "is_ancestor",

@@ -6,30 +6,34 @@ table of DESIGN section 4, as a function without side effects.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
 from django.conf import settings
-from django.db import Error as DatabaseError
+from django.db import transaction
 from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.errors import GraphDrained, GraphRecursionError
-from langgraph.runtime import RunControl
 from langgraph.types import Command
 
-from agents import asks, ledger, registry, toolnode
-from agents.checkpointer import Fenced
+from agents import asks, registry, replays, runs, store
+from agents.driver import Driver
 from agents.effects import effects_of
 from agents.head import Head, open_calls, read_head
 from agents.heartbeat import DEPLOY, heartbeat
 from agents.outcome import Effect, Outcome, StreamEvent
 from agents.registry import Registered
 from agents.runs import Beat, Lease
+from agents.settling import settle
+from agents.streams import Recorder
+from agents.streams.events import STATUS, Told
+from agents.streams.reading import Reader
 
 log = logging.getLogger(__name__)
 
-Act = Literal["start", "answer", "continue", "stop", "replay", "wait", "settle", "asked otherwise", "no effect", "fail"]
+Act = Literal[
+    "start", "answer", "continue", "stop", "replay", "withdraw", "roll back", "wait", "settle", "asked otherwise",
+    "no effect", "fail", "give up",
+]  # fmt: skip
 Emit = Callable[[StreamEvent], None]
 
 _STRICT = "__pregel_strict_resume"  # refuses an unknown interrupt id instead of ignoring it; no public name in 1.2.24
@@ -56,11 +60,13 @@ def advance(lease: Lease, *, emit: Emit) -> Outcome:
 
 def decide(head: Head, lease: Lease) -> Act:
     """Return what to do on this head for this run. Source: the table of DESIGN section 4."""
-    if lease.kind == "replay" and not head.landed:
-        return "replay"
+    if lease.stop:
+        return "give up"
+    if lease.kind == "replay" and (act := _decide_replay(head, lease)):
+        return act
     if head.breakpoint is not None:
         return _decide_breakpoint(head, lease)
-    if head.error and not _can_be_answered(head, lease):
+    if head.error and not _goes_on(head, lease):
         return "fail"
     if lease.kind == "resume":
         return _decide_resume(head, lease)
@@ -80,10 +86,30 @@ def _decide_breakpoint(head: Head, lease: Lease) -> Act:
     return "stop" if _says_stop(lease) else "continue"
 
 
-def _can_be_answered(head: Head, lease: Lease) -> bool:
-    """Tell whether a question still waits beside a task that failed: the answer lets both go on."""
-    if head.stuck or lease.kind != "resume":
+def _decide_replay(head: Head, lease: Lease) -> Act | None:
+    """What people asked for beside going on from a checkpoint: to look again, to withdraw questions, to undo a run."""
+    start = lease.payload or {}
+    if start.get("look"):
+        return "wait"
+    if start.get("rollback"):
+        return "roll back"
+    if "withdraw" in start:
+        asked = {ask.interrupt_id for ask in head.asks}
+        if asked - set(start["withdraw"]):
+            return "asked otherwise"
+        return "withdraw" if asked or head.unfinished else "settle"
+    return None if head.landed else "replay"
+
+
+def _goes_on(head: Head, lease: Lease) -> bool:
+    """Tell whether a run may begin beside a task that failed.
+
+    A new message leaves it behind; the answer to a question that still waits there lets both go on.
+    """
+    if head.stuck or lease.kind == "replay":
         return False
+    if lease.kind == "input":
+        return not head.landed
     return head.find(lease.payload["interrupt_id"], lease.payload["namespace"]) is not None
 
 
@@ -112,30 +138,61 @@ class _Drive:
     def __init__(self, agent: Registered, lease: Lease, emit: Emit) -> None:
         self.agent = agent
         self.lease = lease
-        self.emit = emit
-        self.control = RunControl()
-        self.lost = False
         self.stopped = lease.stop
-        self.error = ""
+        self.driver: Driver
+        self.recorder = Recorder(
+            thread_id=lease.thread_id,
+            run_id=lease.run_id,
+            token=lease.token,
+            emit=emit,
+            lost=lambda: self.driver.lose(),
+        )
+
+    @property
+    def error(self) -> str:
+        return self.driver.error
 
     def advance(self) -> Outcome:
+        head = self._head()
+        reader = Reader(head.messages, trusting=self.agent.trusting)
+        self.driver = Driver(self.agent, recorder=self.recorder, reader=reader, run_id=self.lease.run_id)
         with heartbeat.keep(self.lease, self._told):
-            head = self._head()
-            act = decide(head, self.lease)
-            log.info("advance", extra={"run": self.lease.run_id, "on_thread": self.lease.thread_id, "act": act})
-            self._perform(act, head)
-            if self.lost:
+            with self.recorder:
+                act, after = self._act(head)
+            if self.driver.lost:
                 raise LeaseLost(self.lease.run_id)
-            after = self._head()
-            if self.stopped == DEPLOY and after.unfinished and not self.error:
-                raise Drained(self.lease.run_id)
             return self._outcome(act, after)
 
+    def _act(self, head: Head) -> tuple[Act, Head]:
+        act = decide(head, self.lease)
+        log.info("advance", extra={"run": self.lease.run_id, "on_thread": self.lease.thread_id, "act": act})
+        facts = {"run_kind": self.lease.kind, "attempt": self.lease.attempt, "checkpoint": head.checkpoint_id}
+        self._tell("running", **facts)
+        self._perform(act, head)
+        self.recorder.tell(self.driver.reader.leave())
+        if self.driver.lost:
+            raise LeaseLost(self.lease.run_id)
+        after = self._head()
+        if self.stopped == DEPLOY and after.unfinished and not self.error:
+            self._tell("pending")
+            raise Drained(self.lease.run_id)
+        return act, after
+
+    def _tell(self, status: str, **facts: Any) -> None:
+        self.recorder.tell([Told(STATUS, {"lane": "", "status": status, **facts})])
+
     def _told(self, beat: Beat) -> None:
-        """Hear from the heartbeat's thread; a drain request is one attribute write, so no lock is needed."""
-        self.lost = self.lost or beat.lost
-        self.stopped = self.stopped or beat.stop
-        self.control.request_drain("lease lost" if beat.lost else beat.stop)
+        """Hear from the heartbeat's thread that the thread is lost, or that somebody wants the run to stop."""
+        if beat.lost:
+            self.driver.lose()
+        elif beat.stop == "cancel" and self.stopped != "cancel":
+            self.stopped = "cancel"
+            self._tell("stopping", how="cancel", waits_for=self.driver.reader.running_tools())
+            self.driver.stop()
+        elif beat.stop and self.stopped in ("", DEPLOY):
+            self.stopped = beat.stop
+            self._tell("stopping", how=beat.stop)
+            self.driver.drain(beat.stop)
 
     def _head(self) -> Head:
         return read_head(self.agent, self.lease.thread_id, self.lease.run_id)
@@ -145,7 +202,7 @@ class _Drive:
     def _perform(self, act: Act, head: Head) -> None:
         match act:
             case "start":
-                self._drive(self._input())
+                self._drive(self._input(head))
             case "answer":
                 payload = self.lease.payload
                 self._drive(Command(resume={payload["interrupt_id"]: payload["answer"]}), strict=True)
@@ -155,24 +212,36 @@ class _Drive:
                 self._replay(head)
             case "stop":
                 self._stop(head)
+            case "withdraw":
+                self._guarded(lambda: self._withdraw(head))
+            case "roll back":
+                self._roll_back()
             case "fail":
-                self.error = head.error
+                self.driver.error = head.error
             case _:
                 pass
 
     def _continue(self, head: Head) -> None:
-        self._drive(None)
+        fresh = self.lease.kind == "replay" and replays.is_at_its_start(
+            self.lease.thread_id, self.lease.run_id, head.checkpoint_id
+        )
+        self._drive(None, checkpoint_id=head.checkpoint_id if fresh else "")
         after = self._head()
-        if self.error or self.control.drain_requested:  # told to stop before its first step, it stores nothing
+        if self.error or self.driver.control.drain_requested:  # told to stop before its first step, it stores nothing
             return
         if after.stored == head.stored and after.unfinished and not after.asks:
-            self.error = "The graph was continued and stored nothing new. It cannot go on by itself."
+            self.driver.error = "The graph was continued and stored nothing new. It cannot go on by itself."
 
     def _replay(self, head: Head) -> None:
         """Start again from a checkpoint, the head unless the run names another: a branch, which becomes the head."""
-        start = self.lease.payload or {}
-        checkpoint_id = start.get("checkpoint_id") or head.checkpoint_id
-        self._drive(None, checkpoint_id=checkpoint_id)
+        begun: list[str] = []
+        payload, mark = self.lease.payload, self._mark()
+        self._guarded(lambda: begun.append(replays.begin(self.agent, self.lease.thread_id, payload, mark=mark)))
+        if not begun:
+            return
+        after = self._head()
+        if after.breakpoint is None and after.unfinished and not self.driver.lost:
+            self._drive(None, checkpoint_id=begun[0])
 
     def _stop(self, head: Head) -> None:
         """End the thread's turn at a breakpoint: each open call gets an error result, then nothing is next."""
@@ -186,24 +255,41 @@ class _Drive:
 
     def _update(self, config: Any, values: Any) -> None:
         graph = self.agent.graph
-        tools = set(registry.tool_nodes(graph))
-        node = next((name for name, one in graph.nodes.items() if one.bound in tools), None)
-        if values and node:
-            config = graph.update_state(config, values, as_node=node)
+        if values and self.agent.tools_node:
+            config = graph.update_state(config, values, as_node=self.agent.tools_node)
             config["configurable"]["__countersign"] = self._mark()
         graph.update_state(config, None, as_node="__end__")
+
+    def _withdraw(self, head: Head) -> None:
+        """Give each open call a result, and end the turn: what was asked is gone. The messages that wait come next."""
+        why = f"{self.lease.author} sent a message instead"
+        with transaction.atomic():  # both updates or none
+            results = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why)
+            self._update(self._config(), {"messages": results} if results else None)
+
+    def _roll_back(self) -> None:
+        """Take back what a run stored, unless it ran a tool that cannot be taken back."""
+        undone = str(self.lease.payload["rollback"])
+        if reason := runs.why_no_rollback(undone):
+            self.driver.error = f"The run was stopped, but not rolled back: {reason}"
+            return
+        writer = store.Writer(self.lease.run_id, self.lease.token)
+        self._guarded(lambda: store.delete_for_runs([undone], writer=writer))
 
     def _reason(self) -> str:
         answer = self.lease.payload.get("answer")
         told = answer.get("message") if isinstance(answer, dict) else None
         return f"A reviewer stopped the run here. {told or ''}".strip()
 
-    def _input(self) -> Any:
+    def _input(self, head: Head) -> Any:
+        """Return the run's input. Calls that an earlier run left open get their results in the same step."""
         payload = self.lease.payload or {}
         if "values" in payload:
             return payload["values"]
+        why = "its run ended before it"
+        left = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why)
         # The message id is the run's: sent twice, it is still one message.
-        return {"messages": [HumanMessage(content=payload.get("text", ""), id=self.lease.run_id)]}
+        return {"messages": [*left, HumanMessage(content=payload.get("text", ""), id=self.lease.run_id)]}
 
     # ----------------------------------------------------------------------------------------------------------- drive
 
@@ -220,65 +306,16 @@ class _Drive:
 
     def _drive(self, value: Any, *, strict: bool = False, checkpoint_id: str = "") -> None:
         config = self._config(strict=strict, checkpoint_id=checkpoint_id)
-        options = {
-            "context": self.lease.context,
-            "stream_mode": ["updates"],
-            "subgraphs": True,
-            "durability": "sync",
-            "control": self.control,
-            "version": "v2",
-        }
-        if self.agent.mode == "sync":
-            self._guarded(lambda: self._stream(value, config, options))
-        else:
-            self._guarded(lambda: asyncio.run(self._astream(value, config, options)))
-
-    def _stream(self, value: Any, config: Any, options: dict[str, Any]) -> None:
-        toolnode.turns.set({})
-        for part in self.agent.graph.stream(value, config, **options):
-            self._heard(part)
-
-    async def _astream(self, value: Any, config: Any, options: dict[str, Any]) -> None:
-        tasks: set[asyncio.Task[Any]] = set()
-        ledger.in_flight.set(tasks)
-        toolnode.turns.set({})
-        try:
-            async with asyncio.timeout(settings.RUN_MAX_SECONDS):
-                async for part in self.agent.graph.astream(value, config, **options):
-                    self._heard(part)
-        finally:
-            while tasks:  # a tool that has begun ends before the loop does, and before the thread is released
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _heard(self, part: Any) -> None:
-        nodes = list(part["data"]) if isinstance(part.get("data"), dict) else []
-        event = {"nodes": nodes, "namespace": list(part.get("ns", ()))}
-        self.emit(StreamEvent(self.lease.thread_id, self.lease.run_id, seq=0, kind="node", data=event))
+        self.driver.run(value, config, context=self.lease.context)
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Run the graph. What the graph raises is the run's error; what the desk's own database raises is not."""
-        try:
-            work()
-        except GraphDrained:
-            log.info("drained", extra={"run": self.lease.run_id})
-        except Fenced as late:
-            self.lost = True
-            log.warning("late worker", extra={"run": self.lease.run_id, "reason": str(late)})
-        except DatabaseError:
-            raise
-        except TimeoutError:
-            self.error = f"The run took longer than {settings.RUN_MAX_SECONDS:g} s and was ended."
-        except GraphRecursionError as error:
-            self.error = f"The agent went round too often and was stopped: {error}"
-        except Exception as error:
-            log.warning("the graph raised", extra={"run": self.lease.run_id}, exc_info=True)
-            self.error = _words(error)
+        self.driver.guarded(work)
 
     # --------------------------------------------------------------------------------------------------------- outcome
 
     def _outcome(self, act: Act, head: Head) -> Outcome:
         asks.record_calls(self.lease.thread_id, head.asks)
-        error = self.error or head.error
+        error = self.error or ("" if self.driver.cancelled else head.error)
         effects = effects_of(self.agent, self.lease.thread_id, self.lease.run_id, head)
         return Outcome(
             thread_id=self.lease.thread_id,
@@ -287,44 +324,43 @@ class _Drive:
             status=self._status(act, head, error),
             head=head.checkpoint_id,
             asks=head.asks,
-            gone=self._gone(act, error, effects),
+            gone=self._gone(act, head, effects, failed=bool(error)),
             effects=effects,
-            error=error or self._told_why(act),
+            error=error or self._told_why(act, head),
             stuck=head.stuck,
         )
 
-    def _gone(self, act: Act, error: str, effects: tuple[Effect, ...]) -> tuple[tuple[str, str], ...]:
-        """Return the question whose answer is void: it was gone, or the run failed before the answer did anything."""
+    def _gone(self, act: Act, head: Head, effects: tuple[Effect, ...], *, failed: bool) -> tuple[tuple[str, str], ...]:
+        """Return the questions whose answer is void.
+
+        They were gone, or the run failed before the answer did anything, or a replay has left them behind.
+        """
+        if self.lease.kind == "replay" and head.landed:
+            return replays.left_behind(self.lease.thread_id, head.asks)
         if self.lease.kind != "resume":
             return ()
         answered = (self.lease.payload["namespace"], self.lease.payload["interrupt_id"])
         shown = any(effect.interrupt_id == answered[1] and effect.state != "missing" for effect in effects)
-        return (answered,) if act == "no effect" or (error and not shown) else ()
+        return (answered,) if act == "no effect" or (failed and not shown) else ()
 
     def _status(self, act: Act, head: Head, error: str) -> Literal["interrupted", "success", "error", "cancelled"]:
-        if act in ("no effect", "asked otherwise") or self.stopped == "cancel":
+        if act in ("no effect", "asked otherwise", "give up") or self.driver.cancelled:
             return "cancelled"
         if error:
             return "error"
-        if self.control.drain_requested and head.unfinished:
+        if self.driver.control.drain_requested and head.unfinished:
             return "cancelled"
         return "interrupted" if head.asks else "success"
 
-    def _told_why(self, act: Act) -> str:
+    def _told_why(self, act: Act, head: Head) -> str:
         match act:
             case "no effect":
                 return "The question was gone when the answer came. The decision had no effect."
+            case "asked otherwise" if self.lease.kind == "replay":
+                return "The thread asked something else meanwhile. Nothing was withdrawn."
             case "asked otherwise":
                 return "The question had changed when the answer came. It was not sent; the new question is open."
+            case _ if self.driver.cancelled or act == "give up" or (self.stopped and head.unfinished):
+                return "Stopped by a person."
             case _:
                 return ""
-
-
-def _words(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}".replace("\x00", "\u2400")
-    if "msgpack" in text or "exceeds 64-bit" in text:
-        return (
-            "A value of this step cannot be stored in a checkpoint, so the step was not taken. Numbers may have at most"
-            f" 64 bits (up to 18446744073709551615) and nesting is limited. {text}"
-        )
-    return text
