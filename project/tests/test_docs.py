@@ -28,7 +28,7 @@ SOCKET = "/ws/"  # answered in project/asgi.py, which Django's addresses do not 
 # Names of others that the documents use as we use our own.
 FOREIGN = {
     "Command", "GraphInterrupt", "HumanInTheLoopMiddleware", "RunControl", "ToolNode",
-    "create_agent", "interrupt", "invoke", "langgraph.json", "tool.metadata",
+    "create_agent", "desk.env", "interrupt", "invoke", "langgraph.json", "tool.metadata",
 }  # fmt: skip
 ENDINGS = (".py", ".md", ".toml", ".txt", ".html", ".css", ".js", ".json")
 
@@ -36,7 +36,7 @@ _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROW = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \| (.*?) \|", re.MULTILINE)
 _PATH = re.compile(r"[\w.*-]*(/[\w.*-]*)+")
-_DOTTED = re.compile(r"[a-z_]\w*(\.[A-Za-z_]\w*)+")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _NAME = re.compile(r"[a-z_]\w*\(\)|[A-Z][a-z]+[A-Za-z]*")
 
 
@@ -123,8 +123,8 @@ def _names_code(span: str) -> bool:
 
 def _is_defined(name: str) -> bool:
     """Say whether ``name`` is ``module.name`` of ours, the module by its last part or more, or a name of any module."""
-    if "." not in name:
-        return any(name in names_in(file) for file in modules().values())
+    if any(name in names_in(file) for file in modules().values()):
+        return True
     parts = name.split(".")
     splits = [(".".join(parts[:at]), ".".join(parts[at:])) for at in range(1, len(parts))]
     return any(
@@ -140,7 +140,8 @@ def _is_defined(name: str) -> bool:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_make_target_exists(document: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
-    code = [*spans(document), *_blocks(document), *re.findall(r"^ {4}(make .*)$", text_of(document), re.MULTILINE)]
+    indented = re.findall(r"^ {4}(make [a-z-]+)", text_of(document), re.MULTILINE)
+    code = [*spans(document), *_blocks(document), *indented]
     called = {target for piece in code for target in re.findall(r"\bmake ([a-z-]+)", piece)}
     assert called - targets == set()
 
