@@ -8,10 +8,10 @@ SERVICES = $(PYTHON) -m project.services
 ONLY_FAST = not browser and not crash and not production
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast lint fmt services services-stop clean
+.PHONY: help run test test-fast bench-checkpoints lint fmt services services-stop clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 run: $(VENV)/run.stamp ## start the desk on this machine; PORT=8001 make run for another port
 	@$(PYTHON) -m project.embedded
@@ -24,6 +24,11 @@ test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on Postgre
 
 test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser and crashes; under a minute
 	env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m pytest -q -m "$(ONLY_FAST)"
+
+bench-checkpoints: $(VENV)/dev.stamp ## our checkpoints against SqliteSaver and PostgresSaver, one JSON line a case; some minutes
+	@$(SERVICES) install
+	@env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m agents.benchmarks.checkpoints
+	@$(SERVICES) run -- $(PYTHON) -m agents.benchmarks.checkpoints
 
 lint: $(VENV)/dev.stamp ## format, lint, types, imports, templates, migrations, deployment settings
 	$(VENV)/bin/ruff format --check .
