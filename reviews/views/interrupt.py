@@ -239,13 +239,12 @@ def _work(request: HttpRequest, question: Question, act: tuple[str, str]) -> Htt
     sheet = question.current
     assert sheet is not None  # noqa: S101  # checked by the caller
     kind, name = act
+    # The form of an undone row holds the asked text; a field that is missing would count as left out.
     worked = Sheet(sheet.action, sheet.typed, raw=False, acts={name: kind})
     fields = _typed(sheet).copy()
     if worked.edit is not None:
         for field_name, text in (worked.edit.data or {}).items():
             fields[field_name] = text
-    if kind == "undo":
-        fields.pop(f"{sheet.args_prefix}-{name}", None)
     drafts.keep(request.user, sheet.action, fields, verdict="")
     row_id = next((row.id for row in worked.rows if row.name == name), "")
     return redirect(f"{_address(question, sheet)}#{row_id}")

@@ -1,8 +1,14 @@
 // A form is sent once; what is typed is kept as a draft shortly after typing stops. Without this file the buttons do both.
 "use strict";
 (() => {
-  const PAUSE = 700;
+  const PAUSE = 700, STOPPED = 20_000;
   const timers = new WeakMap();
+
+  // A form may be sent again at any time: the server answers by the submit token.
+  function release(form) {
+    delete form.dataset.sent;
+    for (const button of form.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
+  }
 
   document.addEventListener("submit", (event) => {
     const form = event.target;
@@ -14,13 +20,12 @@
     form.dataset.sent = "1";
     clearTimeout(timers.get(form));
     event.submitter?.setAttribute("aria-busy", "true");
+    setTimeout(release, STOPPED, form);  // somebody pressed Stop, and the page is still here
   });
 
-  // The back button shows a page from memory: its forms may be sent again, and the server answers by the submit token.
+  // The back button shows a page from memory.
   addEventListener("pageshow", (event) => {
-    if (!event.persisted) return;
-    for (const form of document.forms) delete form.dataset.sent;
-    for (const button of document.querySelectorAll("[aria-busy]")) button.removeAttribute("aria-busy");
+    if (event.persisted) [...document.forms].forEach(release);
   });
 
   document.addEventListener("click", (event) => {
