@@ -5,7 +5,7 @@ VENV ?= .venv
 PYTHON = $(VENV)/bin/python
 PIP = $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 SERVICES = $(PYTHON) -m project.services
-ONLY_FAST = not browser and not crash and not production
+ONLY_FAST = not browser and not crash and not production and not thorough
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-fast bench-checkpoints lint fmt services services-stop clean

@@ -46,13 +46,13 @@ def copies_of(point: Point, graph: Any) -> list[Copy]:
 
     Memories of subgraphs come first: they look for them before the id of the graph's own checkpoint.
     """
-    found = [*_memories(point, graph), point]
-    return [copy_of(one, values.graph_of(point.thread_id, one.namespace) if one.namespace else graph) for one in found]
-
-
-def copy_of(point: Point, graph: Any, *, later: int = 0) -> Copy:
-    """Return one checkpoint under a fresh id, ``later`` steps further on. Raises UnknownCheckpoint, NeedsCode."""
     saver = saver_of(graph)
+    found = [(one, subgraph) for one, subgraph in _memories(point, graph)]
+    return [copy_of(one, subgraph, saver) for one, subgraph in [*found, (point, graph)]]
+
+
+def copy_of(point: Point, graph: Any, saver: BaseCheckpointSaver[str], *, later: int = 0) -> Copy:
+    """Return one checkpoint under a fresh id, ``later`` steps further on. Raises UnknownCheckpoint, NeedsCode."""
     saved = saver.get_tuple(values.checked(point).config)
     if saved is None:
         raise UnknownCheckpoint(f"Thread {point.thread_id} has no checkpoint {point.checkpoint_id}.")
@@ -75,8 +75,8 @@ def _whole(saved: CheckpointTuple, graph: Any, saver: BaseCheckpointSaver[str]) 
     return {**saved.checkpoint["channel_values"], **{name: _DeltaSnapshot(value) for name, value in rebuilt.items()}}
 
 
-def _memories(point: Point, graph: Any) -> Iterator[Point]:
-    """Yield where the subgraphs that remember (``checkpointer=True``) stood before a checkpoint's next step."""
+def _memories(point: Point, graph: Any) -> Iterator[tuple[Point, Any]]:
+    """Yield, with the subgraph, where the subgraphs that remember (``checkpointer=True``) stood before a checkpoint's next step."""
     for name, subgraph in graph.get_subgraphs(recurse=True) if graph is not None else ():
         if subgraph.checkpointer is True:
             rows = CheckpointModel.objects.filter(
@@ -84,14 +84,21 @@ def _memories(point: Point, graph: Any) -> Iterator[Point]:
             )
             newest = rows.order_by("-checkpoint_id").values_list("checkpoint_id", flat=True).first()
             if newest:
-                yield Point(point.thread_id, newest, name)
+                yield Point(point.thread_id, newest, name), subgraph
 
 
-def put(copy: Copy, graph: Any, *, thread_id: str, parent_id: str = "", mark: Mapping[str, Any] | None = None) -> str:
+def put(
+    copy: Copy,
+    saver: BaseCheckpointSaver[str],
+    *,
+    thread_id: str,
+    parent_id: str = "",
+    mark: Mapping[str, Any] | None = None,
+) -> str:
     """Store a copy. Returns its id. Raises Fenced."""
     names: dict[str, Any] = {"thread_id": thread_id, "checkpoint_ns": copy.namespace}
     names |= {"checkpoint_id": parent_id} if parent_id else {}
     names |= {"__countersign": mark} if mark else {}
     versions = copy.checkpoint["channel_versions"]
-    saver_of(graph).put({"configurable": names}, copy.checkpoint, cast(Any, copy.metadata), versions)
+    saver.put({"configurable": names}, copy.checkpoint, cast(Any, copy.metadata), versions)
     return copy.checkpoint["id"]

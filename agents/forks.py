@@ -127,8 +127,9 @@ def _copy(source: Thread, point: Point, *, author: str, name: str, note: str) ->
         head=copied[-1].checkpoint["id"],
         created_at=Now(),
     )
+    saver = copies.saver_of(graph)
     for copy in copied:
-        copies.put(copy, graph, thread_id=target.pk)
+        copies.put(copy, saver, thread_id=target.pk)
     return target.pk
 
 

@@ -58,7 +58,7 @@ def read_head(agent: Registered, thread_id: str, run_id: str) -> Head:
     waiting = _waiting(agent, thread_id, snapshot, poisoned)
     unfinished = _unfinished(snapshot.tasks, saved.pending_writes or [])
     asks = asks_of(thread_id, waiting, agent.schemas)
-    stop = None if asks else _breakpoint(agent, saved, snapshot)
+    stop = None if asks else _breakpoint(agent, thread_id, saved, snapshot)
     return Head(
         checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
         asks=(stop,) if stop else asks,
@@ -126,16 +126,14 @@ def _messages_in(agent: Registered, thread_id: str, namespace: str) -> list[Any]
 # ---------------------------------------------------------------------------------------------------------- breakpoints
 
 
-def _breakpoint(agent: Registered, saved: Any, snapshot: Any) -> Ask | None:
+def _breakpoint(agent: Registered, thread_id: str, saved: Any, snapshot: Any) -> Ask | None:
     """Return the question of a static breakpoint that the thread stands at and has not passed."""
     next_nodes = [task.name for task in snapshot.tasks if task.result is None and not task.error]
-    if not next_nodes or _passed(saved.checkpoint):
-        return None
-    # Not by LangGraph's parent: a copy (a fork, a rewind) has another one than the checkpoint that it repeats.
-    stops = _stops_before(agent.graph, next_nodes) or _stops_after(agent.graph, snapshot)
-    if not stops:
-        return None
     checkpoint_id = snapshot.config["configurable"]["checkpoint_id"]
+    if not next_nodes or passed(saved.checkpoint):
+        return None
+    if not stops_at(agent.graph, Point(thread_id, checkpoint_id), next_nodes):
+        return None
     return Ask(
         kind="breakpoint",
         interrupt_id=f"breakpoint:{checkpoint_id}",
@@ -147,25 +145,23 @@ def _breakpoint(agent: Registered, saved: Any, snapshot: Any) -> Ask | None:
     )
 
 
-def _passed(checkpoint: Any) -> bool:
+def passed(checkpoint: Any) -> bool:
     """LangGraph notes at each continue which versions it has seen; without a newer one it would not stop again."""
     seen = checkpoint["versions_seen"].get("__interrupt__", {})
     versions = checkpoint["channel_versions"].items()
     return all(channel in seen and not version > seen[channel] for channel, version in versions)
 
 
-def _stops_before(graph: Any, next_nodes: list[str]) -> bool:
-    before = graph.interrupt_before_nodes
-    return before == "*" or any(node in before for node in next_nodes)
+def stops_at(graph: Any, point: Point, next_nodes: Sequence[str]) -> bool:
+    """Tell whether a static breakpoint stops the graph at a checkpoint: before what is next, or after what ran."""
+    if _is_named(graph.interrupt_before_nodes, next_nodes):
+        return True
+    # Not by LangGraph's parent: a copy (a fork, a rewind) has another one than the checkpoint that it repeats.
+    return bool(graph.interrupt_after_nodes) and _is_named(graph.interrupt_after_nodes, nodes_before(point))
 
 
-def _stops_after(graph: Any, snapshot: Any) -> bool:
-    after = graph.interrupt_after_nodes
-    if not after:
-        return False
-    names = snapshot.config["configurable"]
-    done = nodes_before(Point(names["thread_id"], names["checkpoint_id"]))
-    return (after == "*" and any(node != START for node in done)) or any(node in after for node in done)
+def _is_named(named: Any, nodes: Sequence[str]) -> bool:
+    return any(node != START and (named == "*" or node in named) for node in nodes)
 
 
 def open_calls(messages: Sequence[Any]) -> list[dict[str, Any]]:

@@ -69,8 +69,9 @@ def _is_head(point: Point) -> bool:
 
 
 def _copied(graph: Any, point: Point, mark: Mapping[str, Any]) -> str:
-    copy = copies.copy_of(point, graph, later=1)
-    return copies.put(copy, graph, thread_id=point.thread_id, parent_id=point.checkpoint_id, mark=mark)
+    saver = copies.saver_of(graph)
+    copy = copies.copy_of(point, graph, saver, later=1)
+    return copies.put(copy, saver, thread_id=point.thread_id, parent_id=point.checkpoint_id, mark=mark)
 
 
 def _updated(graph: Any, point: Point, update: Update, mark: Mapping[str, Any]) -> Point:

@@ -88,7 +88,7 @@ def asked_at(stored: Stored) -> tuple[Asked, ...]:
                 found.append(replace(deeper, state="answered") if status.finished else deeper)
                 continue
             given = answers.get(task_id, [])
-            answered = status.finished or one.id in _slots(f"{around}{node}:{task_id}", len(given))
+            answered = status.finished or one.id in slots(f"{around}{node}:{task_id}", len(given))
             found.append(
                 Asked(
                     interrupt_id=one.id,
@@ -103,7 +103,7 @@ def asked_at(stored: Stored) -> tuple[Asked, ...]:
     return tuple(sorted(found, key=lambda one: (one.node, one.interrupt_id)))
 
 
-def _slots(task: str, given: int) -> set[str]:
+def slots(task: str, given: int) -> set[str]:
     """Return the ids of the questions that a task's first answers were given to, as LangGraph names them."""
     return {xxh3_128_hexdigest((f"{task}{NODES}{slot}" if slot else task).encode()) for slot in range(given)}
 

@@ -164,7 +164,7 @@ def nodes_before(point: Point) -> tuple[str, ...]:
             node = row["metadata"].get("as_node")
             return (str(node),) if node else ()
         case "fork":
-            original = _original(point, row["parent_id"])
+            original = original_of(point)
             return nodes_before(original) if original else ()
     return ()
 
@@ -176,13 +176,23 @@ def _row(point: Point) -> Any:
     return rows.values("parent_id", "metadata", "next_nodes").first()
 
 
-def _original(point: Point, parent_id: str) -> Point | None:
-    if parent_id:
-        return Point(point.thread_id, parent_id, point.namespace)
+def original_of(point: Point) -> Point | None:
+    """Return the checkpoint that this one is a copy of; None for one that is no copy."""
+    row = _row(point)
+    if row is None or row["metadata"].get("source") != "fork":
+        return None
+    if row["parent_id"]:
+        return Point(point.thread_id, row["parent_id"], point.namespace)
     thread = Thread.objects.filter(pk=point.thread_id).values("ancestor_id", "ancestor_checkpoint").first()
     if thread is None or not thread["ancestor_id"] or point.namespace:
         return None
     return Point(thread["ancestor_id"], thread["ancestor_checkpoint"])
+
+
+def loaded(kind: str, blob: bytes) -> list[Any]:
+    """Return what a write of a channel that holds lists holds: interrupts, answers."""
+    value = _saver.serde.loads_typed((kind, bytes(blob)))
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def is_internal(channel: str) -> bool:

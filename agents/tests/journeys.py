@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
+import pytest
 from langchain.agents import AgentState, create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AnyMessage
@@ -61,26 +64,33 @@ def delta_agent(record: graphs.Record) -> Any:
     )
 
 
+class Counting(graphs.Verdict):
+    count: Annotated[int, operator.add]
+
+
 def remembering(record: graphs.Record) -> Any:
-    """A subgraph that counts how often it was asked, and remembers it between its calls; the graph calls it twice."""
+    """A subgraph that remembers how often it ran, called before each of two questions."""
 
-    def count(state: graphs.Log) -> dict[str, Any]:
-        number = len(state.get("log") or {}) + 1
+    def count(state: Counting) -> dict[str, Any]:
+        number = state.get("count", 0) + 1
         record(f"count {number}", {}, None)
-        return {"log": {f"count {number}": number}}
+        return {"count": 1, "log": {f"count {number}": number}}
 
-    inner = StateGraph(graphs.Log)
+    inner = StateGraph(Counting, input_schema=graphs.Verdict, output_schema=graphs.Verdict)
     inner.add_node("count", count)
     inner.add_edge(START, "count")
     inner.add_edge("count", END)
-    remembers = inner.compile(checkpointer=True)
 
-    def call(state: graphs.Log) -> dict[str, Any]:
-        return {"log": {f"call {len(state['log'])}": len(remembers.invoke({"messages": []})["log"])}}
+    def ask(state: graphs.Log) -> dict[str, Any]:
+        return {"log": {f"asked {len(state['log'])}": interrupt("again?")}}
 
-    return graphs.chain(
-        ("first", call), ("ask", graphs.asking("ask", "again?")), ("second", call), ("note", graphs.noting(record, "note"))
-    )
+    builder = StateGraph(graphs.Log)
+    builder.add_node("sub", inner.compile(checkpointer=True))
+    builder.add_node("ask", ask)
+    builder.add_edge(START, "sub")
+    builder.add_edge("sub", "ask")
+    builder.add_conditional_edges("ask", lambda state: "sub" if len(state["log"]) < 4 else END, ["sub", END])
+    return builder.compile()
 
 
 def own_question_beside(record: graphs.Record) -> Any:
@@ -186,16 +196,12 @@ def _decision(allowed: list[str], say: Say) -> dict[str, Any]:
 def registered(journey: Journey) -> Any:
     """Register a journey's agent for the time of a test; those of the catalog are there already."""
     if journey.build is None:
-        import contextlib
-
         return contextlib.nullcontext()
     return registry.override(journey.name, journey.graph)
 
 
 def every() -> list[Any]:
     """Return all journeys as pytest parameters."""
-    import pytest
-
     made_ones = [pytest.param(made(name), id=name) for name in MADE]
     ours = [(journey, f"{name} {at}") for name in sorted(ENTRIES) for at, journey in enumerate(shipped(name))]
     return cast(list[Any], [*made_ones, *(pytest.param(journey, id=title) for journey, title in ours)])

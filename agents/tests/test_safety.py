@@ -1,0 +1,144 @@
+"""The safety sheet against the truth: each agent is forked, rewound and replayed at each checkpoint, and what really ran
+and asked is compared with what was said before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agents import history, safety
+from agents.models import Checkpoint, CheckpointWrite, Run, ToolExecution
+from agents.outcome import Outcome
+from agents.safety import SafetySheet
+from agents.tests import driving
+from agents.tests.journeys import Journey, Say, every, made, registered, reply, walk
+from agents.tests.test_timeline import ids
+
+
+FEW = ("batched", "per-call", "asks-inside", "delegating", "nested", "beside", "three-tools", "stops-before-tools")
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_fork_does_what_the_sheet_said(shop: Any, name: str) -> None:
+    compare_forks(made(name), "yes")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("say", ["yes", "no"])
+@pytest.mark.parametrize("journey", every())
+def test_a_fork_of_any_agent_does_what_the_sheet_said(shop: Any, journey: Journey, say: Say) -> None:
+    compare_forks(journey, say)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_rewind_does_what_the_sheet_said(shop: Any, name: str) -> None:
+    compare_rewinds(made(name), "yes")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("journey", every())
+def test_a_rewind_of_any_agent_does_what_the_sheet_said(shop: Any, journey: Journey) -> None:
+    compare_rewinds(journey, "yes")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("journey", every())
+def test_replaying_a_head_that_waits_does_what_the_sheet_said(shop: Any, journey: Journey) -> None:
+    with registered(journey):
+        thread_id = journey.begin()
+        first = driving.step(thread_id)
+        sheet = safety.safety_sheet(thread_id, kind="replay head")
+        assert {ask.interrupt_id for ask in sheet.hides} == {ask.interrupt_id for ask in first.asks}
+        before = Before(thread_id)
+        history.replay_head(thread_id, author="olga")
+        assert_true(sheet, thread_id, driving.step(thread_id), before)
+
+
+def compare_forks(journey: Journey, say: Say) -> None:
+    with registered(journey):
+        thread_id = journey.begin()
+        walk(thread_id, say)
+        for checkpoint_id in ids(thread_id):
+            sheet = safety.safety_sheet(thread_id, checkpoint_id)
+            fork = history.fork(thread_id, checkpoint_id, author="olga")
+            assert not sheet.hides
+            if not Run.objects.filter(thread_id=fork, status="pending").exists():
+                assert not (sheet.runs or sheet.asks or sheet.nodes or sheet.later), sheet
+                continue
+            assert safety.safety_sheet(fork, kind="replay head").asks == sheet.asks  # its record lies in the original
+            assert_true(sheet, fork, driving.step(fork), Before(fork, nothing=True))
+
+
+def compare_rewinds(journey: Journey, say: Say) -> None:
+    """Rewind to one checkpoint after the other, each time answering all that is asked again."""
+    with registered(journey):
+        thread_id = journey.begin()
+        walk(thread_id, say)
+        for checkpoint_id in ids(thread_id):
+            sheet = safety.safety_sheet(thread_id, checkpoint_id, kind="rewind")
+            before = Before(thread_id)
+            history.rewind(thread_id, checkpoint_id, author="olga")
+            outcome = driving.step(thread_id)
+            assert_true(sheet, thread_id, outcome, before)
+            finish(thread_id, outcome, say)
+
+
+@dataclass
+class Before:
+    """What there was before something was taken again."""
+
+    thread_id: str
+    nothing: bool = False
+    executions: set[Any] = field(default_factory=set)
+    rows: set[Any] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if not self.nothing:
+            executions = ToolExecution.objects.filter(thread_id=self.thread_id)
+            self.executions = set(executions.values_list("pk", flat=True))
+            self.rows = set(Checkpoint.objects.filter(thread_id=self.thread_id).values_list("pk", flat=True))
+
+
+def assert_true(sheet: SafetySheet, thread_id: str, outcome: Outcome, before: Before) -> None:
+    if not sheet.known:
+        assert not sheet.runs and not sheet.asks
+        assert {line.name for line in sheet.nodes} <= set(nodes_run(thread_id, before))
+        return
+    executions = ToolExecution.objects.filter(thread_id=thread_id, calls__gt=0).exclude(pk__in=before.executions)
+    ran = executions.filter(status__in=["finished", "failed"])
+    assert Counter({line.name: line.count for line in sheet.runs}) == Counter(one.name for one in ran), sheet
+    said = Counter((one.who == "breakpoint", _root(one), one.calls) for one in sheet.asks)
+    asked = Counter((ask.kind == "breakpoint", ask.node, tuple(call.name for call in ask.calls)) for ask in outcome.asks)
+    assert said == asked, sheet
+    assert bool(sheet.fails) == (outcome.status == "error"), sheet
+    told: Counter[str] = Counter()
+    for line in sheet.nodes:
+        told[line.name] += line.count
+    assert told == nodes_run(thread_id, before), sheet
+
+
+def nodes_run(thread_id: str, before: Before) -> Counter[str]:
+    """The nodes of all graphs that were begun: those due at a checkpoint that has writes, or a child."""
+    rows = list(Checkpoint.objects.filter(thread_id=thread_id).exclude(pk__in=before.rows))
+    parents = {(row.ns, row.parent_id) for row in rows if row.metadata["source"] == "loop"}
+    written = CheckpointWrite.objects.filter(thread_id=thread_id).values_list("ns", "checkpoint_id")
+    begun = parents | set(written)
+    found = [row.next_nodes.split("|") for row in rows if (row.ns, row.checkpoint_id) in begun and row.next_nodes]
+    return Counter(node for nodes in found for node in nodes if node != "__start__")
+
+
+def finish(thread_id: str, outcome: Outcome, say: Say) -> None:
+    for _ in range(12):
+        if not outcome.asks:
+            return
+        reply(thread_id, outcome.asks[0], say)
+        outcome = driving.step(thread_id)
+
+
+def _root(question: Any) -> str:
+    """The node of the thread's own graph that a question surfaces in."""
+    return question.namespace.partition("|")[0].partition(":")[0] or question.node
