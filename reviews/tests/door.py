@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import urljoin
 
@@ -118,7 +119,7 @@ class Visitor:
 def _unchecked(on: Answer, ending: str) -> str:
     """Find a box or a radio button that holds nothing yet."""
     (name,) = set(re.findall(rf'name="([id]\d+-\d+-{re.escape(ending)})"', on.html))
-    return name
+    return str(name)
 
 
 def _encoded(value: Any) -> Any:
@@ -161,10 +162,25 @@ class Desk:
     resumes: list[Any] = field(default_factory=list)
     seen: list[list[BaseMessage]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.ann, self.ben, self.olga, self.aude, self.otto, self.root = (
-            Visitor(getattr(self.cast, name)) for name in ("ann", "ben", "olga", "aude", "otto", "root")
-        )
+    @cached_property
+    def ann(self) -> Visitor:
+        return Visitor(self.cast.ann)
+
+    @cached_property
+    def ben(self) -> Visitor:
+        return Visitor(self.cast.ben)
+
+    @cached_property
+    def olga(self) -> Visitor:
+        return Visitor(self.cast.olga)
+
+    @cached_property
+    def aude(self) -> Visitor:
+        return Visitor(self.cast.aude)
+
+    @cached_property
+    def root(self) -> Visitor:
+        return Visitor(self.cast.root)
 
     def give(self, build: Callable[[], graphs.Graph] | None = None, **options: Any) -> None:
         """Give the agent a graph: ``build``'s, or the test agent's with these options."""

@@ -23,12 +23,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 # -------------------------------------------------------------------------------- HC-15: an edit into a different tool
 
 
-@pytest.mark.parametrize("verb", ["edit", "approve"])
-def test_a_decision_cannot_name_another_tool(desk: Desk, verb: str) -> None:
+def test_a_decision_cannot_name_another_tool(desk: Desk) -> None:
     row = desk.ask(text=turns([("pay", {"amount": 1})]))
     page = desk.ann.open(row)
     assert "wipe" not in page.html
-    for name in ("wipe", "nope", "Pay", "pay "):
+    for name, verb in (("wipe", "edit"), ("wipe", "approve"), ("nope", "edit"), ("Pay", "edit"), ("pay ", "edit")):
         forged = {own(row, "name"): name, own(row, "raw"): "1", own(row, "json"): '{"path": "/"}'}
         answer = desk.ann.forge(page, "approve", decision=verb, **forged)
         assert answer.status == 422
@@ -37,7 +36,7 @@ def test_a_decision_cannot_name_another_tool(desk: Desk, verb: str) -> None:
 
     assert row.actions.get().args == {"amount": 1}
     tries = entries("decision refused", row)
-    assert [(entry.actor, json.loads(entry.body)["facts"]["code"]) for entry in tries] == [("ann", "renamed")] * 4
+    assert [(entry.actor, json.loads(entry.body)["facts"]["code"]) for entry in tries] == [("ann", "renamed")] * 5
     assert audit.verify() == []
 
 
@@ -79,9 +78,8 @@ def asked_to_transfer(desk: Desk, **options: Any) -> Interrupt:
 
 
 def typed_json(person: Visitor, row: Interrupt, edit: dict[str, Any]) -> Answer:
-    """Type the edit into the JSON box, and press what the page then offers."""
-    page = person.press(person.open(row, raw=1), "approve", json=json.dumps(edit))
-    return person.forge(page, "reject", decision="edit")
+    """Type the edit into the JSON box, and send it as an edit, whichever button the page offers now."""
+    return person.forge(person.open(row, raw=1), "reject", decision="edit", **{own(row, "json"): json.dumps(edit)})
 
 
 def test_wrong_types_and_missing_arguments_are_refused_at_their_fields(desk: Desk) -> None:
@@ -103,22 +101,19 @@ def test_wrong_types_and_missing_arguments_are_refused_at_their_fields(desk: Des
     desk.assert_untouched(row)
 
 
-@pytest.mark.parametrize(
-    ("edit", "words"),
-    [
+def test_the_json_box_refuses_the_same(desk: Desk) -> None:
+    row = asked_to_transfer(desk)
+    wrong = (
         (LOTS, ["amount", '"lots" is text, not a whole number']),
         (TEXTS, ["amount", "urgent", "tags", '"5" is text, not a whole number']),
         (MISSING, ["amount is required"]),
-    ],
-    ids=["wrong type", "all texts", "missing"],
-)
-def test_the_json_box_refuses_the_same(desk: Desk, edit: dict[str, Any], words: list[str]) -> None:
-    row = asked_to_transfer(desk)
-    answer = typed_json(desk.ann, row, edit)
-    assert answer.status == 422
-    for word in words:
-        assert word in answer
-    assert json.loads(answer.typed("json")) == edit
+    )
+    for edit, words in wrong:
+        answer = typed_json(desk.ann, row, edit)
+        assert answer.status == 422
+        for word in words:
+            assert word in answer
+        assert json.loads(answer.typed("json")) == edit
     desk.assert_untouched(row)
 
 
