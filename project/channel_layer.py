@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
+from channels.exceptions import ChannelFull
 from channels.layers import InMemoryChannelLayer
+
+from reviews import live
+
+log = logging.getLogger(__name__)
 
 
 class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
@@ -23,7 +29,11 @@ class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
         return await super().receive(channel)
 
     async def send(self, channel: str, message: dict[str, Any]) -> None:
-        await self._at_home(super().send(channel, message))
+        try:
+            await self._at_home(super().send(channel, message))
+        except ChannelFull:
+            overflow(channel)
+            raise
 
     async def group_send(self, group: str, message: dict[str, Any]) -> None:
         await self._at_home(super().group_send(group, message))
@@ -33,3 +43,10 @@ class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
         if home is None or home is asyncio.get_running_loop() or not home.is_running():
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+
+
+def overflow(channel: str) -> None:
+    """Count what a page that does not read has missed; it will see so by the numbers, or at its next poll."""
+    live.counts["overflow"] += 1
+    if (missed := live.counts["overflow"]) & (missed - 1) == 0:  # the 1st, 2nd, 4th ...: a page that sleeps is no flood
+        log.warning("A page does not read its socket; %d messages to such pages were dropped so far.", missed)

@@ -20,6 +20,8 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
+from agents import streams
+from reviews import stream
 from reviews.live import DESK, group_of
 from reviews.models import Interrupt, agents_for, threads_for
 
@@ -28,9 +30,14 @@ log = logging.getLogger(__name__)
 RECHECK_SECONDS = 30.0  # a logout or a lost right closes the socket within this time
 SIGNED_OUT = 4401  # close codes: of HTTP's 401
 RIGHT_LOST = 4403  # and 403; the page connects again and hears what it still may
+NOT_THERE = 4404  # a thread that its reader may not see, or that is not there: the same answer
 UNAVAILABLE = 1013  # try again later
+AT_SECONDS = 10.0  # how often a page is told where its thread's stream stands: its last event may have been lost
+MOST_WATCHED = 8  # threads a page
 CLOCKS_APART = 1  # seconds between the clocks of web server and database, in which a change is named once too often
 MOST_CAUGHT_UP = 100  # threads, and interrupts: a page shows no more of them
+
+NOTHING_THERE: set[str] = {"nothing there"}  # no group's name
 
 Handler = Callable[..., Awaitable[None]]
 
@@ -54,12 +61,18 @@ def _survives(handler: Handler) -> Handler:
 
 
 class PageConsumer(AsyncJsonWebsocketConsumer):
-    """Joins the groups of the agents that its reader may see, and looks again every RECHECK_SECONDS."""
+    """Joins the groups of the agents that its reader may see, and looks again every RECHECK_SECONDS.
+
+    With ``?thread=<id>`` it watches that thread too: its events come as ``{"thread", "events"}``, and
+    ``{"at": {<id>: <number>}}`` says which number its stream has reached. What is missing is asked for over HTTP.
+    """
 
     async def connect(self) -> None:
         self.joined: set[str] = set()
         self.heard: set[str] = set()  # of the joined ones: those whose hints are passed on
-        self.watching: asyncio.Task[None] | None = None
+        self.watching: list[asyncio.Task[None]] = []
+        self.threads = _named_threads(self.scope)
+        self.at: dict[str, int] = {}  # thread -> number of the event that was sent last
         try:
             await self._open()
         except Exception:  # the database or the layer is away: the page says so, polls, and tries again
@@ -71,11 +84,17 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         if groups is None:
             await self.close(code=SIGNED_OUT)
             return
+        if groups == NOTHING_THERE:
+            await self.close(code=NOT_THERE)
+            return
         await self._join(groups)
         await self.accept()
         await self.send_json({"hello": {"now": timezone.now().isoformat(), "recheck": RECHECK_SECONDS}})
         await self._catch_up()
-        self.watching = asyncio.create_task(self._watch())
+        self.watching = [asyncio.create_task(self._watch())]
+        if self.threads:
+            await self._say_where()
+            self.watching.append(asyncio.create_task(self._remind()))
 
     @_survives
     async def _catch_up(self) -> None:
@@ -88,10 +107,10 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
             await self.send_json({"changed": names})
 
     async def disconnect(self, code: int) -> None:
-        if self.watching is not None:
-            self.watching.cancel()
+        for task in self.watching:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self.watching
+                await task
         await self._leave()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
@@ -102,6 +121,26 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         # The layer may deliver what was on its way when a right was lost.
         if event["group"] in self.heard:
             await self.send_json({"changed": event["changed"]})
+
+    @_survives
+    async def stream_events(self, event: dict[str, Any]) -> None:
+        if event["group"] in self.heard:
+            self.at[event["thread"]] = event["last"]
+            await self.send(text_data=event["frame"])
+
+    async def _remind(self) -> None:
+        while True:
+            await asyncio.sleep(AT_SECONDS)
+            await self._say_where()
+
+    @_survives
+    async def _say_where(self) -> None:
+        """Name the newest event of each watched thread, unless it was the last one sent."""
+        look = database_sync_to_async(_newest, thread_sensitive=False)
+        newest = {thread: seq for thread, seq in (await look(self.threads)).items() if self.at.get(thread) != seq}
+        if newest:
+            self.at |= newest
+            await self.send_json({"at": newest})
 
     async def _join(self, groups: set[str]) -> None:
         for group in groups - self.joined:
@@ -130,11 +169,19 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         await self.close(code=SIGNED_OUT if groups is None else RIGHT_LOST)
 
     async def _groups(self) -> set[str] | None:
-        """Return the groups this page may be in, None when nobody is signed in (any more)."""
+        """Return the groups this page may be in, None when nobody is signed in (any more).
+
+        NOTHING_THERE when it asks for a thread that its reader may not see.
+        """
         # Not thread-sensitive: all sockets would stand in line for one thread.
         look = database_sync_to_async(_groups_of, thread_sensitive=False)
         groups: set[str] | None = await look(self.scope.get("session"))
-        return groups
+        if groups is None or not self.threads:
+            return groups
+        see = database_sync_to_async(_may_watch, thread_sensitive=False)
+        if not await see(self.scope.get("session"), self.threads):
+            return NOTHING_THERE
+        return groups | {stream.group_of(thread) for thread in self.threads}
 
 
 def _reader(session: SessionBase | None) -> Any:
@@ -170,3 +217,17 @@ def _changed_since(session: SessionBase | None, moment: int) -> list[str]:
     found = list(rows.values_list("pk", flat=True)[:MOST_CAUGHT_UP])
     names += [f"{kind}-{pk}" for pk in found for kind in ("inbox", "interrupt")]
     return [*names, "threads", *(["inbox"] if found else [])] if names else []
+
+
+def _named_threads(scope: dict[str, Any]) -> list[str]:
+    named = parse_qs(scope.get("query_string", b"")).get(b"thread", [])
+    return [name.decode("utf-8", "replace").replace("\0", "") for name in dict.fromkeys(named)][:MOST_WATCHED]
+
+
+def _may_watch(session: SessionBase | None, threads: list[str]) -> bool:
+    user = _reader(session)
+    return user is not None and threads_for(user).filter(pk__in=threads).count() == len(threads)
+
+
+def _newest(threads: list[str]) -> dict[str, int]:
+    return {thread: streams.last_seq(thread) for thread in threads}

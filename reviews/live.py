@@ -1,5 +1,7 @@
 """Hints to open pages: names of what changed, never how it looks. Sent after the commit, from a thread of their own.
 
+The events of a thread's stream go the same way, to those who watch it.
+
 A hint may be lost: pages poll, and what counts is in the database. So no reviewer ever waits for the channel layer or
 sees its failures; they are counted and logged. Hints of the same moment leave as one message to each group.
 """
@@ -7,6 +9,7 @@ sees its failures; they are counted and logged. Hints of the same moment leave a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -15,19 +18,26 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from channels.layers import get_channel_layer
 from django.db import transaction
+
+from agents.outcome import StreamEvent
+from reviews import stream
 
 log = logging.getLogger(__name__)
 
 DESK = "desk"  # the group of hints that belong to no agent
 GATHER_SECONDS = 0.02  # how long a hint waits for others to go with it
+BATCH_SECONDS = 0.004  # and an event of a stream, whose writer has gathered already, for those of the same write
 MOST_NAMES = 200  # in one message; more go in the next
 SEND_SECONDS = 2.0  # after that a message is given up
 _SAFE = re.compile(r"[A-Za-z0-9_\-]{1,80}")
 
-Item = tuple[str, tuple[str, ...]] | threading.Event  # a group and names, or somebody who waits for what came before
+# A group and names; an event of a stream; or somebody who waits for what came before.
+Item = tuple[str, tuple[str, ...]] | StreamEvent | threading.Event
 
 counts: Counter[str] = Counter()  # "sent" and "lost" messages of this process
 
@@ -44,7 +54,17 @@ def publish_on_commit(*names: str, agent: str | None = None) -> None:
 def publish(*names: str, agent: str | None = None) -> None:
     """Tell the pages now: for what is stored already, or never will be. Returns at once and raises nothing."""
     if names:
-        _sender().put(group_of(agent), names)
+        _sender().put((group_of(agent), names))
+
+
+def show(event: StreamEvent) -> None:
+    """Push an event of a thread's stream to those who watch it. A lost one leaves a gap in the numbers: pages ask."""
+    _sender().put(event)
+
+
+def show_on_commit(events: Sequence[StreamEvent]) -> None:
+    """Push events once the transaction that stores them is done."""
+    transaction.on_commit(lambda: [show(event) for event in events] and None, robust=True)
 
 
 def group_of(agent: str | None) -> str:
@@ -66,8 +86,8 @@ class _Sender:
         self.waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="hints", daemon=True).start()
 
-    def put(self, group: str, names: tuple[str, ...]) -> None:
-        self.waiting.put((group, names))
+    def put(self, item: Item) -> None:
+        self.waiting.put(item)
 
     def flush(self, timeout: float) -> bool:
         done = threading.Event()
@@ -78,39 +98,56 @@ class _Sender:
         loop = asyncio.new_event_loop()
         while True:
             first = self.waiting.get()
-            time.sleep(GATHER_SECONDS)
-            groups, waiters = self._gather(first)
-            for group, names in groups.items():
-                loop.run_until_complete(_send(group, names))
-            for waiter in waiters:
+            time.sleep(BATCH_SECONDS if isinstance(first, StreamEvent) else GATHER_SECONDS)
+            gathered = _Gathered(first, self.waiting)
+            for group, message in gathered.messages():
+                loop.run_until_complete(_send(group, message))
+            for waiter in gathered.waiters:
                 waiter.set()
 
-    def _gather(self, item: Item) -> tuple[dict[str, list[str]], list[threading.Event]]:
-        """Take what waits behind ``item`` too; each name stays once, in the order of coming."""
-        groups: dict[str, dict[str, None]] = {}
-        waiters = []
-        while True:
-            if isinstance(item, threading.Event):
-                waiters.append(item)
-            else:
-                groups.setdefault(item[0], {}).update(dict.fromkeys(item[1]))
-            try:
-                item = self.waiting.get_nowait()
-            except queue.Empty:
-                return {group: list(names) for group, names in groups.items()}, waiters
+
+class _Gathered:
+    """What waited at one moment. Events keep their order; each name of a hint stays once."""
+
+    def __init__(self, first: Item, waiting: queue.SimpleQueue[Item]) -> None:
+        self.events: dict[str, list[StreamEvent]] = {}
+        self.names: dict[str, dict[str, None]] = {}
+        self.waiters: list[threading.Event] = []
+        self._take(first)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._take(waiting.get_nowait())
+
+    def _take(self, item: Item) -> None:
+        match item:
+            case threading.Event():
+                self.waiters.append(item)
+            case StreamEvent():
+                self.events.setdefault(item.thread_id, []).append(item)
+            case (group, names):
+                self.names.setdefault(group, {}).update(dict.fromkeys(names))
+
+    def messages(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for thread_id, events in self.events.items():
+            group = stream.group_of(thread_id)
+            for last, frame in stream.frames(thread_id, events):
+                told = {"group": group, "thread": thread_id, "last": last, "frame": frame}
+                yield group, {"type": "stream.events", **told}
+        for group, names in self.names.items():
+            every = list(names)
+            for start in range(0, len(every), MOST_NAMES):
+                yield group, {"type": "hints.changed", "group": group, "changed": every[start : start + MOST_NAMES]}
 
 
-async def _send(group: str, names: list[str]) -> None:
-    for start in range(0, len(names), MOST_NAMES):
-        message = {"type": "hints.changed", "group": group, "changed": names[start : start + MOST_NAMES]}
-        try:
-            layer = get_channel_layer()
-            if layer is not None:
-                await asyncio.wait_for(layer.group_send(group, message), SEND_SECONDS)
-            counts["sent"] += 1
-        except Exception:
-            counts["lost"] += 1
-            log.warning("A hint to %s was lost; pages poll. Lost so far: %d.", group, counts["lost"], exc_info=True)
+async def _send(group: str, message: dict[str, Any]) -> None:
+    try:
+        layer = get_channel_layer()
+        if layer is not None:
+            await asyncio.wait_for(layer.group_send(group, message), SEND_SECONDS)
+        counts["sent"] += 1
+    except Exception:
+        counts["lost"] += 1
+        log.warning("A hint to %s was lost; pages poll. Lost so far: %d.", group, counts["lost"], exc_info=True)
 
 
 class _Process:

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection, transaction
 
-from agents import runner, runs
+from agents import runner, runs, streams
 from agents.heartbeat import heartbeat
 from agents.outcome import StreamEvent
 from agents.runs import Lease
@@ -53,11 +53,16 @@ def _advance(lease: Lease) -> bool:
         runs.release(lease, requeue=True)
         return False
     record_outcome(outcome)
+    for event in streams.closing(lease.run_id):
+        live.show(event)
     return True
 
 
 def _emit(lease: Lease, event: StreamEvent) -> None:
-    live.publish(f"thread-{event.thread_id}", agent=lease.agent)
+    """Push an event to those who watch; what each step leaves behind is a hint to pages that show no stream."""
+    live.show(event)
+    if event.kind == "checkpoint":
+        live.publish(f"thread-{event.thread_id}", agent=lease.agent)
 
 
 def worker_name() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, register_converter
 
-from reviews.views import audit, inbox, interrupt, person, sign_in, thread
+from reviews.views import audit, inbox, interrupt, person, sign_in, stream, thread
 
 
 class ThreadId:
@@ -31,6 +31,7 @@ urlpatterns = [
     path("interrupts/<int:pk>/download/", interrupt.download, name="download"),
     path("threads/", thread.index, name="threads"),
     path("threads/<thread:pk>/", thread.show, name="thread"),
+    path("threads/<thread:pk>/events/", stream.events, name="events"),
     path("threads/<thread:pk>/replay/", thread.replay, name="replay"),
     path("threads/<thread:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
     path("agents/", thread.agents, name="agents"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agents.streams.events import Told, plain
+from agents.streams.events import Told, cleaned, plain
 from agents.streams.recorder import Recorder
 from agents.streams.rows import Page, base, close, closing, last_seq, prune, since
 
-__all__ = ["Page", "Recorder", "Told", "base", "close", "closing", "last_seq", "plain", "prune", "since"]
+__all__ = ["Page", "Recorder", "Told", "base", "cleaned", "close", "closing", "last_seq", "plain", "prune", "since"]

@@ -71,6 +71,18 @@ def clean(text: str) -> str:
     return _HALF_SIGNS.sub("\ufffd", text)
 
 
+def cleaned(value: Any) -> Any:
+    """Return JSON data with each text cleaned; nothing is shortened."""
+    match value:
+        case str():
+            return clean(value)
+        case dict():
+            return {clean(str(key)): cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [cleaned(item) for item in value]
+    return value
+
+
 def cut(text: str) -> list[str]:
     """Cut a text into pieces that fit into an event each; [""] for an empty one."""
     whole = clean(text)

@@ -1,0 +1,373 @@
+"""A thread's stream through the door: who may watch, that a cut line costs nothing, that what comes is strict JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from channels.db import database_sync_to_async
+from channels.layers import channel_layers, get_channel_layer
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from agents import connections, registry, runs, streams
+from agents.models import Run, RunEvent
+from agents.outcome import MessageView, StreamEvent
+from agents.streams.events import Told
+from agents.tests import graphs
+from agents.tests.screen import Gap, Screen
+from reviews import consumers, live, stream, tasks, threads
+from reviews.models import Grant
+from reviews.tests.cast import Cast
+from reviews.tests.sockets import Socket, closes_with, connected, doorman, stored
+
+pytestmark = pytest.mark.django_db(transaction=True)
+QUIET = 0.15
+
+
+@pytest.fixture(autouse=True)
+def _fresh_layer() -> None:
+    live.flush()
+    channel_layers.backends.clear()
+
+
+@pytest.fixture
+def door(cast: Cast) -> Callable[..., Socket]:
+    return doorman(cast)
+
+
+@pytest.fixture
+def worker(cast: Cast) -> Iterator[None]:
+    """The support agent may be run; people are asked about ``wipe``."""
+    with registry.override("support", lambda: graphs.agent(graphs.into([]), policy={"wipe": True})):
+        yield
+    connections.close_all()
+
+
+def watch(cast: Cast) -> str:
+    return f"/ws/?thread={cast.thread.pk}"
+
+
+def in_as(cast: Cast, name: str) -> Client:
+    client = Client()
+    client.force_login(getattr(cast, name))
+    return client
+
+
+def events_of(frame: dict[str, Any]) -> list[StreamEvent]:
+    return [
+        StreamEvent(frame["thread"], event["run"], event["seq"], event["kind"], event["data"])
+        for event in frame["events"]
+    ]
+
+
+def tell(cast: Cast, *told: Told) -> list[StreamEvent]:
+    """Store events as a run of the thread would, and return them."""
+    run = Run.objects.filter(thread=cast.thread).first() or Run.objects.get(
+        pk=runs.enqueue(cast.thread.pk, kind="input", payload={"text": "hi"}, author="olga")
+    )
+    first = streams.last_seq(cast.thread.pk) + 1
+    rows = [
+        RunEvent(thread=cast.thread, run=run, seq=seq, kind=one.kind, data=one.data)
+        for seq, one in enumerate(told, first)
+    ]
+    RunEvent.objects.bulk_create(rows)
+    return [StreamEvent(row.thread_id, str(row.run_id), row.seq, row.kind, row.data) for row in rows]
+
+
+def words(*texts: str) -> list[Told]:
+    return [
+        Told("delta", {"lane": "", "id": "m", "node": "model", "block": 0, "type": "text", "text": text})
+        for text in texts
+    ]
+
+
+# -------------------------------------------------------------------------------- who may watch
+
+
+async def test_who_sees_the_agent_watches_its_thread_and_who_does_not_is_refused_without_a_hint(
+    cast: Cast, door: Any
+) -> None:
+    """HC-35: guessing an id gives a refusal that does not tell whether it exists."""
+    for name in ("ann", "olga", "aude", "root"):
+        async with connected(door(name, watch(cast))):
+            pass
+    refusals = [await door("otto", watch(cast)).connect(), await door("otto", "/ws/?thread=nothing").connect()]
+    assert refusals == [(False, consumers.NOT_THERE)] * 2
+    assert await door(None, watch(cast)).connect() == (False, consumers.SIGNED_OUT)
+    assert not (await door("ann", watch(cast), origin="https://evil.example").connect())[0]
+
+
+async def test_events_reach_those_who_watch_and_nobody_else(cast: Cast, door: Any) -> None:
+    async with connected(door("ann", watch(cast))) as ann, connected(door("ann")) as elsewhere:
+        assert await ann.receive_json_from() == {"at": {cast.thread.pk: 0}}
+        told = await stored(lambda: tell(cast, *words("Hel", "lo")))
+        for event in told:
+            live.show(event)
+        frame = await ann.receive_json_from()
+        assert events_of(frame) == told
+        assert await elsewhere.receive_nothing(QUIET)
+
+
+async def test_who_loses_the_right_hears_no_more(cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.05)
+    async with connected(door("ann", watch(cast))) as ann:
+        await ann.receive_json_from()
+        await stored(Grant.objects.all().delete)
+        assert await closes_with(ann) == consumers.RIGHT_LOST
+
+
+async def test_a_page_is_told_where_the_stream_stands_so_a_lost_last_event_is_missed(
+    cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "AT_SECONDS", 0.05)
+    async with connected(door("ann", watch(cast))) as ann:
+        assert await ann.receive_json_from() == {"at": {cast.thread.pk: 0}}
+        await stored(lambda: tell(cast, *words("never pushed")))
+        assert await ann.receive_json_from() == {"at": {cast.thread.pk: 1}}
+        assert await ann.receive_nothing(QUIET)  # it is said once
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("ann", 200), ("olga", 200), ("aude", 200), ("root", 200), ("otto", 404), (None, 401)]
+)
+def test_the_stream_over_http_has_the_same_door(cast: Cast, name: str | None, status: int) -> None:
+    client = in_as(cast, name) if name else Client()
+    for query in ("", "?after=0"):
+        answer = client.get(reverse("reviews:events", args=[cast.thread.pk]) + query)
+        assert answer.status_code == status
+        assert answer["Content-Type"].startswith("application/json")
+        assert "no-store" in answer["Cache-Control"]
+    hidden = client.get(reverse("reviews:events", args=[cast.thread.pk])).content
+    if status == 404:
+        assert hidden == client.get(reverse("reviews:events", args=["nothing"])).content
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "1.5", "", "9" * 30, "٣"])
+def test_what_is_no_number_is_refused(cast: Cast, after: str) -> None:
+    answer = in_as(cast, "ann").get(reverse("reviews:events", args=[cast.thread.pk]), {"after": after})
+    assert answer.status_code == 400
+
+
+def test_looking_changes_nothing(cast: Cast) -> None:
+    assert in_as(cast, "ann").post(reverse("reviews:events", args=[cast.thread.pk])).status_code == 405
+
+
+# -------------------------------------------------------------------------------- the line is cut
+
+
+class Page:
+    """A browser's page of a thread: plays what is pushed, asks for what is missing, and starts anew where it must."""
+
+    def __init__(self, client: Client, thread_id: str) -> None:
+        self.client = client
+        self.path = reverse("reviews:events", args=[thread_id])
+        self.screen = Screen()
+        self.numbers: list[int] = []
+        self.reloads = 0
+
+    def load(self) -> None:
+        """Start from the snapshot, and ask for the tail."""
+        answer = self.client.get(self.path).json()
+        views = [MessageView(one["id"], one["role"], one["content"], one["name"]) for one in answer["messages"]]
+        self.screen = Screen.of(views, answer["last"])
+        self.reloads += 1
+        self.numbers = []
+        self.ask()
+
+    def ask(self) -> None:
+        more = True
+        while more:
+            answer = self.client.get(self.path, {"after": self.screen.seq}).json()
+            if answer["gap"]:
+                return self.load()
+            self._play(events_of(answer))
+            more = answer["more"]
+
+    def push(self, frame: dict[str, Any]) -> None:
+        if "at" in frame:
+            if next(iter(frame["at"].values())) > self.screen.seq:
+                self.ask()
+            return
+        try:
+            self._play(events_of(frame))
+        except Gap:
+            self.ask()
+
+    def _play(self, events: list[StreamEvent]) -> None:
+        before = self.screen.seq
+        if events and self.screen.seq == 0 and events[0].seq != 1:
+            raise Gap(events[0].seq)
+        self.screen.play(events)
+        self.numbers += [event.seq for event in events if event.seq > before]
+
+
+def run_of_two_lanes(cast: Cast) -> tuple[list[StreamEvent], str]:
+    """HC-27: 200 tokens, 20 events of a subgraph, the final state, the end. Returns them, and the final text."""
+    text = "".join(f"word{number} " for number in range(200))
+    told = [Told("status", {"lane": "", "status": "running", "attempt": 1, "checkpoint": ""})]
+    told += words(*(f"word{number} " for number in range(200)))
+    told += [
+        Told("node", {"lane": "sub:1", "node": str(number), "task": "t", "state": "started"}) for number in range(20)
+    ]
+    message = {"lane": "", "id": "m", "index": 0, "role": "ai", "name": "", "calls": [], "replaces": "", "same": True}
+    told += [Told("message", message), Told("end", {"lane": "", "status": "success", "checkpoint": ""})]
+    return tell(cast, *told), text
+
+
+@pytest.mark.parametrize("cut", ["in the middle", "after the end", "from the start", "two tabs"])
+def test_a_cut_line_costs_no_word(cast: Cast, cut: str) -> None:
+    """HC-27: drop after event 70; reconnect in time, after the end, or with no position; and two tabs."""
+    told, text = run_of_two_lanes(cast)
+    pages = [Page(in_as(cast, "ann"), cast.thread.pk) for _ in range(2 if cut == "two tabs" else 1)]
+    for page in pages:
+        if cut == "from the start":
+            page.load()
+        else:
+            page.push({"thread": cast.thread.pk, "events": [json.loads(stream.encode(event)) for event in told[:70]]})
+            if cut != "after the end":
+                page.push(
+                    {"thread": cast.thread.pk, "events": [json.loads(stream.encode(event)) for event in told[150:]]}
+                )
+            page.ask()
+        assert page.screen.bubbles() == [("m", text)] or cut == "from the start"
+        assert page.screen.ended == "success" or cut == "from the start"
+        if cut != "from the start":
+            assert page.numbers == sorted(set(page.numbers)) == list(range(1, len(told) + 1))
+
+
+def test_frames_that_come_shuffled_and_twice_end_in_order(cast: Cast) -> None:
+    told, text = run_of_two_lanes(cast)
+    frames = [told[start : start + 10] for start in range(0, len(told), 10)] * 2
+    random.Random(27).shuffle(frames)
+    page = Page(in_as(cast, "ann"), cast.thread.pk)
+    for frame in frames:
+        page.push({"thread": cast.thread.pk, "events": [json.loads(stream.encode(event)) for event in frame]})
+    page.ask()
+    assert page.screen.bubbles() == [("m", text)]
+    assert page.numbers == list(range(1, len(told) + 1))
+
+
+def test_a_gap_that_cannot_be_filled_makes_the_page_start_anew(cast: Cast) -> None:
+    told, _ = run_of_two_lanes(cast)
+    page = Page(in_as(cast, "ann"), cast.thread.pk)
+    page.push({"thread": cast.thread.pk, "events": [json.loads(stream.encode(event)) for event in told[:70]]})
+    RunEvent.objects.filter(thread=cast.thread, seq__lt=150).delete()
+    page.ask()
+    assert page.reloads == 1
+    assert page.screen.seq == len(told)
+
+
+def test_ten_thousand_events_come_in_pages(cast: Cast) -> None:
+    """CHECKS A17."""
+    text = [f"{number} " for number in range(10_000)]
+    tell(cast, *words(*text))
+    page = Page(in_as(cast, "ann"), cast.thread.pk)
+    page.ask()
+    assert page.screen.bubbles() == [("m", "".join(text))]
+    assert page.numbers == list(range(1, 10_001))
+
+
+async def test_a_layer_over_capacity_loses_pushes_and_no_page_loses_words(
+    cast: Cast, door: Any, caplog: pytest.LogCaptureFixture, settings: Any
+) -> None:
+    """HC-38, CHECKS A17: a page sleeps while 500 events come; another hears all; both end with the same text."""
+    settings.CHANNEL_LAYERS = {
+        "default": {"BACKEND": "project.channel_layer.ThreadSafeInMemoryLayer", "CONFIG": {"capacity": 100}}
+    }
+    layer = get_channel_layer()
+    assert layer is not None
+    sleeper = await layer.new_channel()
+    await layer.group_add(stream.group_of(cast.thread.pk), sleeper)
+    async with connected(door("ann", watch(cast))) as ann:
+        await ann.receive_json_from()
+        awake = Page(await stored(lambda: in_as(cast, "ann")), cast.thread.pk)
+        told = await stored(lambda: tell(cast, *words(*(f"{number} " for number in range(500)))))
+        with caplog.at_level(logging.WARNING):
+            for event in told:
+                live.show(event)
+                await asyncio.to_thread(live.flush)  # a message for each: the layer's capacity is counted in messages
+                await database_sync_to_async(awake.push)(await ann.receive_json_from())
+    assert awake.numbers == list(range(1, 501))
+    assert "does not read its socket" in caplog.text
+    assert live.counts["overflow"] >= 400
+    waking = Page(awake.client, cast.thread.pk)
+    for _ in range(100):
+        frame = json.loads((await layer.receive(sleeper))["frame"])
+        await database_sync_to_async(waking.push)(frame)
+    await database_sync_to_async(waking.ask)()
+    assert waking.screen.bubbles() == awake.screen.bubbles()
+
+
+async def test_a_connection_that_broke_between_two_looks_is_replaced(
+    cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HC-38: the consumer answers after the loss of its connection without a traceback."""
+    monkeypatch.setattr(consumers, "AT_SECONDS", 0.05)
+    async with connected(door("ann", watch(cast))) as ann:
+        await ann.receive_json_from()
+        await database_sync_to_async(lambda: connection.close(), thread_sensitive=False)()
+        await stored(lambda: tell(cast, *words("still here")))
+        assert await ann.receive_json_from() == {"at": {cast.thread.pk: 1}}
+    assert "Traceback" not in caplog.text
+
+
+# -------------------------------------------------------------------------------- frames
+
+
+def test_frames_are_strict_json_below_64_kib_in_order(cast: Cast) -> None:
+    told = tell(
+        cast, *words(*("𝄞" * 4_000 for _ in range(5))), Told("custom", {"lane": "", "channel": "", "data": ["\0"]})
+    )
+    packed = list(stream.frames(cast.thread.pk, told))
+    assert len(packed) == 5
+    assert max(len(frame) for _, frame in packed) < 65_536
+    read = [json.loads(frame, parse_constant=pytest.fail) for _, frame in packed]
+    assert [event["seq"] for frame in read for event in frame["events"]] == [1, 2, 3, 4, 5, 6]
+    assert [last for last, _ in packed] == [frame["events"][-1]["seq"] for frame in read]
+
+
+def test_arguments_never_go_out_with_a_stream_or_its_snapshot(cast: Cast, worker: None) -> None:
+    secret = "IBAN DE89 3704 0044 0532 0130 00"
+    said = graphs.turns([("wipe", {"path": secret})])
+    thread_id = threads.start_thread(cast.olga, "support", text=said, submit_token="t")
+    tasks.poll_once()
+    client = in_as(cast, "ann")
+    told = client.get(reverse("reviews:events", args=[thread_id]), {"after": 0}).json()
+    calls = [event["data"] for event in told["events"] if event["kind"] == "call"]
+    assert [call["name"] for call in calls] == ["wipe"]
+    assert secret not in json.dumps(calls)
+    snapshot = client.get(reverse("reviews:events", args=[thread_id])).json()
+    assert [call["name"] for call in snapshot["messages"][-1]["calls"]] == ["wipe"]
+    assert secret not in json.dumps([message["calls"] for message in snapshot["messages"]])
+
+
+# --------------------------------------------------------------------------------
+# A real run.
+
+
+async def test_two_pages_watch_a_run_one_is_cut_off_and_both_read_the_same(cast: Cast, door: Any, worker: None) -> None:
+    said = graphs.turns([("read", {"id": 1})])
+    thread_id = await stored(lambda: threads.start_thread(cast.olga, "support", text=said, submit_token="t"))
+    whole, cut = [Page(await stored(lambda: in_as(cast, "ann")), thread_id) for _ in range(2)]
+    async with connected(door("ann", f"/ws/?thread={thread_id}")) as ann:
+        await ann.receive_json_from()
+        await database_sync_to_async(tasks.poll_once, thread_sensitive=False)()
+        while whole.screen.ended != "success":
+            frame = await ann.receive_json_from()
+            if "changed" in frame:
+                continue
+            await database_sync_to_async(whole.push)(frame)
+            if not cut.numbers:
+                await database_sync_to_async(cut.push)(frame)  # and then its line is down
+    await database_sync_to_async(cut.ask)()
+    late = Page(whole.client, thread_id)
+    await database_sync_to_async(late.load)()
+    assert cut.screen.bubbles() == late.screen.bubbles() == whole.screen.bubbles()
+    assert cut.screen.ended == "success"
