@@ -35,7 +35,6 @@ READ = {
     "download": OWN,
     "threads": ANY,
     "thread": OWN,
-    "events": (*OWN[:-1], 401),
     "events": (200, 200, 200, 200, 404, 404, 401),  # read by scripts, which follow no redirect
     "agents": ANY,
     "audit": (403, 403, 200, 200, 403, 404, IN),
