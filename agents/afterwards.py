@@ -101,7 +101,9 @@ def _has_record(point: Point) -> bool:
     mine = {"thread_id": point.thread_id, "ns": point.namespace}
     if CheckpointWrite.objects.filter(**mine, checkpoint_id=point.checkpoint_id).exists():
         return True
-    return Checkpoint.objects.filter(**mine, checkpoint_id__gt=point.checkpoint_id, parent_id=point.checkpoint_id).exists()
+    return Checkpoint.objects.filter(
+        **mine, parent_id=point.checkpoint_id, checkpoint_id__gt=point.checkpoint_id
+    ).exists()
 
 
 # ------------------------------------------------------------------------------------------------------------------ way
@@ -209,10 +211,11 @@ class _Walk:
         executions = self._executions(namespace, [row.id])
         children = self._children(namespace, row)
         questions = self._questions(namespace, row, tasks)
-        paused = bool(questions)
+        done = (
+            {task.node for task in tasks if task.finished and task.id not in questions} if first and questions else ()
+        )
         for node in self._nodes(row):
-            done = first and paused and any(task.node == node and task.finished for task in tasks if task.id not in questions)
-            self.found.nodes.append((node, namespace, "subgraph" if inside else "sibling" if done else "next"))
+            self.found.nodes.append((node, namespace, "subgraph" if inside else "sibling" if node in done else "next"))
         for task in self._all_tasks(tasks, executions, children):
             own = [one for one in executions if one.task_id == task.id]
             asked_inside = False

@@ -105,8 +105,10 @@ def tree(thread_id: str, *, before: int | None = None, limit: int = 50) -> Tree:
 
 
 def _edges(thread_id: str) -> tuple[str, str] | None:
-    ids = Checkpoint.objects.filter(thread_id=thread_id, ns="").order_by("checkpoint_id").values_list(
-        "checkpoint_id", flat=True
+    ids = (
+        Checkpoint.objects.filter(thread_id=thread_id, ns="")
+        .order_by("checkpoint_id")
+        .values_list("checkpoint_id", flat=True)
     )
     first = ids.first()
     return (first, ids.reverse()[0]) if first else None

@@ -76,7 +76,7 @@ def _whole(saved: CheckpointTuple, graph: Any, saver: BaseCheckpointSaver[str]) 
 
 
 def _memories(point: Point, graph: Any) -> Iterator[tuple[Point, Any]]:
-    """Yield, with the subgraph, where the subgraphs that remember (``checkpointer=True``) stood before a checkpoint's next step."""
+    """Yield where subgraphs that remember (``checkpointer=True``) stood before a checkpoint's next step, and which."""
     for name, subgraph in graph.get_subgraphs(recurse=True) if graph is not None else ():
         if subgraph.checkpointer is True:
             rows = CheckpointModel.objects.filter(

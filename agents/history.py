@@ -1,15 +1,18 @@
 """What happened on a thread, and how to start again from there: the door to it for everybody outside ``agents``.
 
-Reading: ``conversation``, ``timeline``, ``tree``, ``state_at``, ``raw_state``, ``compare``, ``common_ancestor``. Acting: ``fork``,
-``rewind``, ``replay_head``, and before each of them ``safety_sheet``.
+Reading: ``conversation``, ``timeline``, ``tree``, ``state_at``, ``raw_state``, ``compare``, ``common_ancestor``.
+Acting: ``fork``, ``rewind``, ``replay_head``, and before each of them ``safety_sheet``.
 """
 
 from __future__ import annotations
 
+from agents.afterwards import Question
 from agents.branches import Branch, Fork, Stretch, Tree, common_ancestor, descent, is_ancestor, origin_of, tree
+from agents.comparing import Comparison, MessageChange, ValueChange, compare
 from agents.conversation import conversation, conversation_at
 from agents.copies import NeedsCode
 from agents.forks import fork, replay_head, rewind
+from agents.safety import CallLine, NodeLine, SafetySheet, Standing, safety_sheet
 from agents.starts import GraphChanged, Start, Unfit
 from agents.states import raw_state, state_at
 from agents.timeline import Nested, Page, Step, step_at, timeline
@@ -17,19 +20,28 @@ from agents.values import Point, UnknownCheckpoint
 
 __all__ = [
     "Branch",
+    "CallLine",
+    "Comparison",
     "Fork",
     "GraphChanged",
+    "MessageChange",
     "NeedsCode",
     "Nested",
+    "NodeLine",
     "Page",
     "Point",
+    "Question",
+    "SafetySheet",
+    "Standing",
     "Start",
     "Step",
     "Stretch",
     "Tree",
     "Unfit",
     "UnknownCheckpoint",
+    "ValueChange",
     "common_ancestor",
+    "compare",
     "conversation",
     "conversation_at",
     "descent",
@@ -39,6 +51,7 @@ __all__ = [
     "raw_state",
     "replay_head",
     "rewind",
+    "safety_sheet",
     "state_at",
     "step_at",
     "timeline",

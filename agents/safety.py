@@ -174,9 +174,9 @@ def _after_change(agent: Registered, thread: Thread, stored: Stored, start: Star
     saver = copies.saver_of(agent.graph)
     copy = copies.copy_of(stored.point, agent.graph, saver)
     names = {"thread_id": stored.point.thread_id, "checkpoint_ns": ""}
-    config = graph.checkpointer.put({"configurable": names}, copy.checkpoint, copy.metadata, {
-        **copy.checkpoint["channel_versions"]
-    })
+    config = graph.checkpointer.put(
+        {"configurable": names}, copy.checkpoint, copy.metadata, {**copy.checkpoint["channel_versions"]}
+    )
     for update in updates_of(agent.graph, stored, start):
         config = graph.update_state(config, update.values or None, as_node=update.as_node)
     if start.message.strip():

@@ -104,7 +104,7 @@ def lay(drafted: Draft, known: Known, serde: SerializerProtocol, *, fresh: bool)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class Layout:
     """One big value, before its pieces are loaded."""
 
     name: str
@@ -121,7 +121,7 @@ def restore(
 
     ``loaded`` keeps list elements between the rows of one listing, which then share them.
     """
-    checkpoint, layout = _opened(row, serde)
+    checkpoint, layout = opened(row, serde)
     known = _known(row.place, layout, pieces)
     for value in layout:
         where = list(addresses(value.spans))
@@ -136,10 +136,10 @@ def restore(
 
 def known_of(row: CheckpointRow, pieces: Pieces, serde: SerializerProtocol) -> Known:
     """Return where the big values of a row lie. Raises Gone."""
-    return _known(row.place, _opened(row, serde)[1], pieces)
+    return _known(row.place, opened(row, serde)[1], pieces)
 
 
-def _known(place: Place, layout: Sequence[_Stored], pieces: Pieces) -> Known:
+def _known(place: Place, layout: Sequence[Layout], pieces: Pieces) -> Known:
     try:
         return {
             value.name: Laid(value.spans, b"".join([pieces[address][0] for address in addresses(value.spans)]))
@@ -149,13 +149,14 @@ def _known(place: Place, layout: Sequence[_Stored], pieces: Pieces) -> Known:
         raise Gone(f"Piece {missing} of checkpoint {place} is missing.") from missing
 
 
-def _opened(row: CheckpointRow, serde: SerializerProtocol) -> tuple[Checkpoint, list[_Stored]]:
+def opened(row: CheckpointRow, serde: SerializerProtocol) -> tuple[Checkpoint, list[Layout]]:
+    """Return a checkpoint without its big values (None stands in their places), and how those are laid out."""
     if row.type != TYPE:
         return cast(Checkpoint, serde.loads_typed((row.type, row.blob))), []
     checkpoint, layout = serde.loads_typed(("msgpack", row.blob))
     spans = iter(row.spans)
     return checkpoint, [
-        _Stored(name, kind, count, delta, tuple(islice(spans, number))) for name, kind, count, delta, number in layout
+        Layout(name, kind, count, delta, tuple(islice(spans, number))) for name, kind, count, delta, number in layout
     ]
 
 
@@ -170,7 +171,7 @@ def _shared(
 
 def channels(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
     """Return the names of the channels that have a value."""
-    return set(_opened(row, serde)[0]["channel_values"])
+    return set(opened(row, serde)[0]["channel_values"])
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

@@ -146,6 +146,22 @@ def read_pieces(thread_id: str, spans: Iterable[Span]) -> dict[Address, tuple[by
     return found
 
 
+def read_digests(thread_id: str, spans: Iterable[Span]) -> dict[Address, bytes]:
+    """Return the digest of each piece that is there, without its bytes."""
+    wanted = merged(list(spans))
+    found: dict[Address, bytes] = {}
+    for start in range(0, len(wanted), _SELECTS):
+        some = wanted[start : start + _SELECTS]
+        sql = " union all ".join([_DIGESTS] * len(some))
+        for chain, number, digest in _select(sql, [value for span in some for value in (thread_id, *span)]):
+            found[chain, number] = bytes(digest)
+    return found
+
+
+_DIGESTS = (
+    "select chain, number, digest from agents_checkpointpiece"
+    " where thread_id = %s and chain = %s and number >= %s and number < %s"
+)
 _SPAN = (
     "select chain, number, digest, blob from agents_checkpointpiece"
     " where thread_id = %s and chain = %s and number >= %s and number < %s"

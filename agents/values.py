@@ -83,7 +83,7 @@ def read(point: Point) -> Stored:
     if saved is None:
         raise UnknownCheckpoint(f"Thread {point.thread_id} has no checkpoint {point.checkpoint_id}.")
     graph = graph_of(point.thread_id, point.namespace)
-    values = {name: _unwrapped(value) for name, value in saved.checkpoint["channel_values"].items()}
+    values = {name: unwrapped(value) for name, value in saved.checkpoint["channel_values"].items()}
     elsewhere = kept_as_writes(saved, graph)
     whole = rebuilt(graph, saved, elsewhere, saver=_saver) if graph is not None else {}
     unread = tuple(elsewhere) if graph is None else ()
@@ -111,7 +111,7 @@ def graph_of(thread_id: str, namespace: str = "") -> Any:
     return next((sub for _, sub in graph.get_subgraphs(namespace=NODES.join(parts), recurse=True)), None)
 
 
-def _unwrapped(value: Any) -> Any:
+def unwrapped(value: Any) -> Any:
     return value.value if isinstance(value, _DeltaSnapshot) else value
 
 
@@ -170,9 +170,7 @@ def nodes_before(point: Point) -> tuple[str, ...]:
 
 
 def _row(point: Point) -> Any:
-    rows = Checkpoint.objects.filter(
-        thread_id=point.thread_id, ns=point.namespace, checkpoint_id=point.checkpoint_id
-    )
+    rows = Checkpoint.objects.filter(thread_id=point.thread_id, ns=point.namespace, checkpoint_id=point.checkpoint_id)
     return rows.values("parent_id", "metadata", "next_nodes").first()
 
 
@@ -189,7 +187,7 @@ def original_of(point: Point) -> Point | None:
     return Point(thread["ancestor_id"], thread["ancestor_checkpoint"])
 
 
-def loaded(kind: str, blob: bytes) -> list[Any]:
+def loaded(kind: str, blob: bytes | memoryview) -> list[Any]:
     """Return what a write of a channel that holds lists holds: interrupts, answers."""
     value = _saver.serde.loads_typed((kind, bytes(blob)))
     return list(value) if isinstance(value, list | tuple) else [value]

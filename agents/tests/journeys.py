@@ -6,7 +6,7 @@ import contextlib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import pytest
 from langchain.agents import AgentState, create_agent
@@ -47,11 +47,11 @@ class Journey:
         return self.build(graphs.into(self.ran))
 
 
-# ------------------------------------------------------------------------------------------------------- the graphs here
+# ------------------------------------------------------------------------------------------------------ the graphs here
 
 
 class DeltaState(AgentState[Any]):
-    messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer, snapshot_frequency=4)]  # type: ignore[misc]
+    messages: Annotated[list[AnyMessage], DeltaChannel(_messages_delta_reducer, snapshot_frequency=4)]
 
 
 def delta_agent(record: graphs.Record) -> Any:
@@ -110,9 +110,11 @@ def own_question_beside(record: graphs.Record) -> Any:
     return builder.compile()
 
 
-# ---------------------------------------------------------------------------------------------------------- all journeys
+# --------------------------------------------------------------------------------------------------------- all journeys
 
-_SHOP = graphs.turns([("pay", {"amount": 5}), ("read", {"id": 1})], [("mail", {"to": "a@b.test"})], [("read", {"id": 2})])
+_SHOP = graphs.turns(
+    [("pay", {"amount": 5}), ("read", {"id": 1})], [("mail", {"to": "a@b.test"})], [("read", {"id": 2})]
+)
 _TALK: dict[str, Any] = {"text": _SHOP}
 _LOG: dict[str, Any] = {"values": {"log": {}}}
 _HAND_ON = {"text": graphs.turns([("delegate", {"task": graphs.turns([("pay", {"amount": 5})])}), ("read", {"id": 1})])}
@@ -151,7 +153,7 @@ def shipped(name: str) -> list[Journey]:
     return [Journey(name, {"text": opening.say}) for opening in ENTRIES[name].openings]
 
 
-# ------------------------------------------------------------------------------------------------------------ the person
+# ----------------------------------------------------------------------------------------------------------- the person
 
 
 def walk(thread_id: str, say: Say = "yes") -> list[Outcome]:
@@ -204,4 +206,4 @@ def every() -> list[Any]:
     """Return all journeys as pytest parameters."""
     made_ones = [pytest.param(made(name), id=name) for name in MADE]
     ours = [(journey, f"{name} {at}") for name in sorted(ENTRIES) for at, journey in enumerate(shipped(name))]
-    return cast(list[Any], [*made_ones, *(pytest.param(journey, id=title) for journey, title in ours)])
+    return [*made_ones, *(pytest.param(journey, id=title) for journey, title in ours)]

@@ -1,5 +1,6 @@
-"""The safety sheet against the truth: each agent is forked, rewound and replayed at each checkpoint, and what really ran
-and asked is compared with what was said before.
+"""The safety sheet against the truth: agents are forked, rewound and replayed at each checkpoint.
+
+What really ran and asked is compared with what was said before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from agents.safety import SafetySheet
 from agents.tests import driving
 from agents.tests.journeys import Journey, Say, every, made, registered, reply, walk
 from agents.tests.test_timeline import ids
-
 
 FEW = ("batched", "per-call", "asks-inside", "delegating", "nested", "beside", "three-tools", "stops-before-tools")
 
@@ -112,7 +112,9 @@ def assert_true(sheet: SafetySheet, thread_id: str, outcome: Outcome, before: Be
     ran = executions.filter(status__in=["finished", "failed"])
     assert Counter({line.name: line.count for line in sheet.runs}) == Counter(one.name for one in ran), sheet
     said = Counter((one.who == "breakpoint", _root(one), one.calls) for one in sheet.asks)
-    asked = Counter((ask.kind == "breakpoint", ask.node, tuple(call.name for call in ask.calls)) for ask in outcome.asks)
+    asked = Counter(
+        (ask.kind == "breakpoint", ask.node, tuple(call.name for call in ask.calls)) for ask in outcome.asks
+    )
     assert said == asked, sheet
     assert bool(sheet.fails) == (outcome.status == "error"), sheet
     told: Counter[str] = Counter()
@@ -141,4 +143,4 @@ def finish(thread_id: str, outcome: Outcome, say: Say) -> None:
 
 def _root(question: Any) -> str:
     """The node of the thread's own graph that a question surfaces in."""
-    return question.namespace.partition("|")[0].partition(":")[0] or question.node
+    return str(question.namespace.partition("|")[0].partition(":")[0] or question.node)

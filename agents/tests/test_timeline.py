@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from agents import history, registry
 from agents.models import Checkpoint
-from agents.tests import driving, graphs, journeys
 from agents.tests.journeys import Journey, every, registered, walk
 
 
