@@ -12,14 +12,21 @@ from agents.head import Head, messages_of
 from agents.models import ToolExecution, ToolPermit
 from agents.outcome import CallKey, Effect, canonical_bytes
 from agents.registry import Registered
+from agents.settling import settled_by
 
 
 def effects_of(agent: Registered, thread_id: str, run_id: str, head: Head) -> tuple[Effect, ...]:
     """Return the effects that this run shows: of its own decisions, and of earlier ones that only ran now."""
     ran_now = ToolExecution.objects.filter(thread_id=thread_id, run_id=run_id).values("id")
-    permits = ToolPermit.objects.filter(Q(run_id=run_id) | Q(execution__in=ran_now), thread_id=thread_id)
-    rows = permits.select_related("run").order_by("pk")
-    return tuple(_verified(agent, head, list(rows)))
+    shown = Q(run_id=run_id) | Q(execution__in=ran_now)
+    settled = settled_by(head, run_id)
+    for key in settled:
+        shown |= Q(message_id=key.message_id, tool_call_id=key.tool_call_id, execution__isnull=True)
+    permits = ToolPermit.objects.filter(shown, thread_id=thread_id)
+    rows = list(permits.select_related("run").order_by("pk"))
+    left = [row for row in rows if CallKey(row.message_id, row.tool_call_id) in settled]
+    verified = _verified(agent, head, [row for row in rows if row not in left])
+    return (*verified, *(_effect(row, "stopped") for row in left))
 
 
 def _verified(agent: Registered, head: Head, permits: Sequence[ToolPermit]) -> Iterator[Effect]:

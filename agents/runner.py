@@ -128,6 +128,11 @@ def _says_stop(lease: Lease) -> bool:
     return not lease.permits or lease.permits[0].verdict != "approve"
 
 
+def _has_more(head: Head) -> bool:
+    """Tell whether a run that was stopped left something undone; an answer that was not sent leaves its question."""
+    return head.unfinished or not head.landed
+
+
 def _failed(lease: Lease, error: str) -> Outcome:
     return Outcome(lease.thread_id, lease.run_id, lease.token, status="error", error=error, known=False)
 
@@ -173,7 +178,7 @@ class _Drive:
         if self.driver.lost:
             raise LeaseLost(self.lease.run_id)
         after = self._head()
-        if self.stopped == DEPLOY and after.unfinished and not self.error:
+        if self.stopped == DEPLOY and _has_more(after) and not self.error:
             self._tell("pending")
             raise Drained(self.lease.run_id)
         return act, after
@@ -348,7 +353,7 @@ class _Drive:
             return "cancelled"
         if error:
             return "error"
-        if self.driver.control.drain_requested and head.unfinished:
+        if self.driver.control.drain_requested and _has_more(head):
             return "cancelled"
         return "interrupted" if head.asks else "success"
 
@@ -360,7 +365,7 @@ class _Drive:
                 return "The thread asked something else meanwhile. Nothing was withdrawn."
             case "asked otherwise":
                 return "The question had changed when the answer came. It was not sent; the new question is open."
-            case _ if self.driver.cancelled or act == "give up" or (self.stopped and head.unfinished):
+            case _ if self.driver.cancelled or act == "give up" or (self.stopped and _has_more(head)):
                 return "Stopped by a person."
             case _:
                 return ""

@@ -151,6 +151,12 @@ def stops(run_ids: Iterable[str]) -> dict[str, str]:
     return {str(pk): stop for pk, stop in asked.values_list("pk", "stop")}
 
 
+def tools_under_way(run_id: str) -> list[str]:
+    """Return the names of the tools that a run has begun and not ended."""
+    begun = ToolExecution.objects.filter(run_id=run_id, status=ToolExecution.Status.STARTED, calls__gt=0)
+    return sorted(set(begun.values_list("name", flat=True)))
+
+
 def why_no_rollback(run_id: str) -> str:
     """Return why a run cannot be taken back; "" when it can, because a repetition of what it ran is harmless."""
     ran = ToolExecution.objects.filter(run_id=run_id, calls__gt=0, idempotent=False)

@@ -10,6 +10,7 @@ from agents import runs
 from agents.models import Run, Thread
 from reviews import audit, live, tasks
 from reviews.audit import Kind, On
+from reviews.chain import Fact
 from reviews.people import roles_of
 
 LONGEST_MESSAGE = 100_000  # characters
@@ -68,6 +69,28 @@ def replay_head(user: Any, thread: Thread, *, submit_token: str) -> None:
     _log(Kind.REPLAYED, user, thread, run=run_id)
 
 
+@transaction.atomic
+def stop_run(user: Any, thread: Thread, run_id: str, *, now: bool) -> str:
+    """Ask the worker of a run to stop, before its next step or in the middle of it. Returns in words what to expect.
+
+    Raises Refused when the run does not run. The worker hears of it within a second.
+    """
+    how = "cancel" if now else "drain"
+    own = Run.objects.filter(thread=thread, pk=run_id).exists()
+    if not own or not runs.request_stop(run_id, how):
+        raise Refused("There is nothing to stop: this run has ended, or has not begun.")
+    _log(Kind.RUN_STOPPED, user, thread, run=run_id, code=how)
+    live.publish_on_commit(f"thread-{thread.pk}", agent=thread.agent_id)
+    if not now:
+        return "It stops before its next step. What it has begun is finished first."
+    if tools := runs.tools_under_way(run_id):
+        return (
+            f"{', '.join(tools)} has begun. If it cannot be ended in the middle, the run is cancelled when it returns,"
+            " and nothing else begins on this thread before that."
+        )
+    return "It is ended now."
+
+
 def _check(text: str) -> None:
     if not text.strip():
         raise Refused("A message needs some words.")
@@ -86,7 +109,6 @@ def _enqueue(user: Any, thread: Thread, *, kind: str, payload: Any, submit_token
     return run_id
 
 
-def _log(kind: Kind, user: Any, thread: Thread, *, run: str = "", secrets: dict[str, Any] | None = None) -> None:
+def _log(kind: Kind, user: Any, thread: Thread, *, secrets: dict[str, Any] | None = None, **facts: Fact) -> None:
     role = next(iter(roles_of(user, thread.agent_id)), "")
-    facts = {"run": run} if run else {}
     audit.append(kind, on=On(thread=thread, facts=facts), user=user, role=role, secrets=secrets)
