@@ -94,6 +94,43 @@ def test_one_type_for_another_is_a_change(desk: Desk) -> None:
     assert written(desk.ran[0][1]) == written(swapped)
 
 
+TEXTS = {
+    "crlf": "a\r\nb\r\n",
+    "cr": "a\rb",
+    "mixed": "a\r\nb\nc\rd",
+    "leading": "\n\n  two lines above",
+    "trailing": "blank behind \t\n",
+    "separators": "a\u2028b\u2029c\x85d",
+    "nul": "a\x00b",
+    "bidi": "a\u202eb",
+    "arabic": "مرحبا",
+    "family": "👨\u200d👩\u200d👧",
+    "null": "null",
+    "number": "007",
+    "empty": "",
+    "quotes": "\"'`<&amp;>\\",
+    "decomposed": "e\u0301",
+}
+ODD_NAMES = ("", "a b", "é", "__all__", "decision", "x\ny", "digest", "a.b[0]", "csrfmiddlewaretoken")
+NAMES: dict[str, Any] = {name: number for number, name in enumerate(ODD_NAMES)}
+
+
+@pytest.mark.parametrize("asked", [TEXTS, NAMES], ids=["texts", "names"])
+def test_what_a_browser_would_change_on_its_way_is_not_changed(desk: Desk, asked: dict[str, Any]) -> None:
+    """Line ends, control characters and odd names: approved they run as asked, and an edit leaves the others alone."""
+    args = asked | {"note": "x"}
+    row = proposed(desk, "transfer", args)
+    assert desk.ann.press(desk.ann.open(row), "approve").status == 303
+    desk.work()
+    assert written(desk.ran.pop()[1]) == written(args)
+
+    (row,) = waiting(desk.say(turns([("transfer", args)])))
+    page = desk.ann.press(desk.ann.open(row), "approve", note="y")
+    assert desk.ann.press(page, "edit").status == 303
+    desk.work()
+    assert written(desk.ran.pop()[1]) == written(args | {"note": "y"})
+
+
 def test_a_number_that_no_checkpoint_holds_ends_the_run_in_words(desk: Desk) -> None:
     desk.give(extra=[recording(desk, "transfer")], policy={"transfer": True})
     thread = desk.say(turns([("transfer", {"account": 2**70})]))
@@ -126,6 +163,8 @@ def test_nan_and_infinity_are_shown_with_a_mark_and_run_as_they_are(desk: Desk) 
     assert "JSON cannot hold this value exactly" in page
     download = desk.ann.open(reverse("reviews:download", args=[row.pk]), action=1).response.content
     json.loads(download, parse_constant=no_constant)
+    stream = desk.ann.open(reverse("reviews:events", args=[row.thread_id])).response.content
+    json.loads(stream, parse_constant=no_constant)
 
     assert desk.ann.press(page, "approve").status == 303
     desk.work()

@@ -14,6 +14,7 @@ from agents.tests import graphs
 from agents.tests.graphs import turns
 from reviews.models import AuditEntry, Interrupt
 from reviews.tests.cases.builders import FIELD_CASES
+from reviews.tests.cast import Cast, ask_calls, file_outcome
 from reviews.tests.door import Answer, Desk, Visitor, own
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -144,3 +145,39 @@ def test_downloads_are_files_and_never_pages(desk: Desk) -> None:
         assert response.headers["Content-Disposition"].startswith("attachment")
         assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.content.decode() == ARGS["close"]
+
+
+@pytest.mark.django_db(transaction=False)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("مرحبا بالعالم", ""),
+        ("👨\u200d👩\u200d👧 and ❤\ufe0f", ""),
+        ("pay\u202egnp.exe", "1 hidden character in to"),
+        ("pa\u200by", "1 hidden character in to"),
+        ("a\U000e0041\U000e0042", "2 hidden characters in to"),
+        ("https://ex\u0430mple.com/a", "1 doubtful host name in to"),
+    ],
+    ids=["arabic", "family", "bidi", "zero width", "tags", "mixed host"],
+)
+def test_a_question_warns_of_what_cannot_be_seen_and_of_nothing_else(cast: Cast, text: str, words: str) -> None:
+    (row,) = file_outcome(cast.thread, ask_calls(("pay", {"to": text})))
+    ann = Visitor(cast.ann)
+    page = ann.open(row)
+    if not words:
+        assert "hidden character" not in page
+        assert "doubtful" not in page
+        assert 'class="cp"' not in page.html
+        return
+    assert words in page
+    assert 'class="cp"' in page.html
+    assert ("hidden characters" in ann.open(reverse("reviews:inbox"))) is ("hidden" in words)
+
+
+@pytest.mark.django_db(transaction=False)
+def test_long_blanks_are_counted_and_a_foreign_host_is_spelled_out(cast: Cast) -> None:
+    args = {"to": "a" + " " * 500 + "b", "url": "https://xn--bcher-kva.example/"}
+    (row,) = file_outcome(cast.thread, ask_calls(("pay", args)))
+    page = Visitor(cast.ann).open(row)
+    assert "500 blanks" in page
+    assert "bücher.example" in page
