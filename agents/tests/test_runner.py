@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db.models import F
+from langgraph.graph import START, StateGraph
 
 from agents import registry, runner, runs
 from agents.models import LedgerIncident, Run, Thread, ToolCall, ToolExecution
@@ -336,11 +337,11 @@ def test_a_question_beside_a_failed_branch_can_still_be_answered(shop: Any) -> N
         return {"log": {"other": "went on"}}
 
     def build() -> Any:
-        builder = graphs.StateGraph(graphs.Log)
+        builder = StateGraph(graphs.Log)
         builder.add_node("ask", graphs.asking("ask", "well?"))
         builder.add_node("other", fails_once)
-        builder.add_edge(graphs.START, "ask")
-        builder.add_edge(graphs.START, "other")
+        builder.add_edge(START, "ask")
+        builder.add_edge(START, "other")
         return builder.compile()
 
     with registry.override("two", build):
