@@ -5,6 +5,8 @@ from __future__ import annotations
 from agents.catalog import (
     ask_user,
     buyer,
+    frontdesk,
+    hotline,
     mailroom,
     naming,
     onboarding,
@@ -35,5 +37,7 @@ ENTRIES: dict[str, Entry] = {
         rollout.ENTRY,
         rollout.NIGHT_SHIFT,
         mailroom.ENTRY,
+        frontdesk.ENTRY,
+        hotline.ENTRY,
     )
 }
