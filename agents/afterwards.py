@@ -66,7 +66,8 @@ class Afterwards:
     cut: bool = False
 
 
-Stops = Callable[[Row, bool], bool]  # whether a static breakpoint stops before the next step; True for the first row
+# Whether a static breakpoint stops before the next step of a checkpoint: where, the nodes due, whether it is the first.
+Stops = Callable[[Point, tuple[str, ...], bool], bool]
 
 
 def afterwards(point: Point, *, stops: Stops) -> Afterwards:
@@ -201,7 +202,7 @@ class _Walk:
         return not way or not way[-1].next or bool(self._tasks(namespace, way[-1]))
 
     def _stops(self, row: Row, *, first: bool) -> bool:
-        if not self.stops(row, first):
+        if not self.stops(Point(self.thread_id, row.id), row.next, first):
             return False
         self.found.asks.append(Question("breakpoint", ", ".join(row.next)))
         return True

@@ -5,7 +5,7 @@ Big values lie in pieces with a digest each. What has the same digests is the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -183,16 +183,16 @@ def _entry(name: str, key: str, before: dict[str, Any], after: dict[str, Any]) -
 # ------------------------------------------------------------------------------------------------------------- messages
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One message where it stands: ``at`` orders both sides together."""
+class _Listed:
+    """The messages of one side, by digest; only those that differ are loaded."""
 
-    at: tuple[int, int, int]
-    message: Any
+    def __init__(self, digests: Sequence[bytes], load: Callable[[Sequence[int]], list[Any]]) -> None:
+        self.digests, self._load = digests, load
 
-    @property
-    def id(self) -> str:
-        return str(getattr(self.message, "id", None) or "")
+    def others(self, common: set[bytes]) -> dict[int, Any]:
+        """Return the messages that are not on the other side, by where they stand."""
+        wanted = [at for at, one in enumerate(self.digests) if one not in common]
+        return dict(zip(wanted, self._load(wanted), strict=True))
 
 
 def _messages(a: _Side, b: _Side) -> tuple[list[MessageChange], int]:
@@ -200,50 +200,41 @@ def _messages(a: _Side, b: _Side) -> tuple[list[MessageChange], int]:
     pieced = all(side.lists_messages or side.has_no_messages for side in (a, b))
     left, right = _listed(a, pieced=pieced), _listed(b, pieced=pieced)
     common = set(left.digests) & set(right.digests)
-    same = sum(one in common for one in right.digests)
-    places = {one: at for at, one in enumerate(right.digests)}
-    removed = left.others(common, lambda at, anchor: (places.get(anchor, -1), 1, at))
-    added = right.others(common, lambda at, anchor: (at, 0, at))
-    return list(_paired(removed, added)), same
+    before, after = left.others(common), right.others(common)
+    same = len(right.digests) - len(after)
+    return _paired(left.digests, before, right.digests, after), same
 
 
-def _paired(removed: Sequence[_Item], added: Sequence[_Item]) -> Iterator[MessageChange]:
-    before = {item.id: item for item in removed if item.id}
-    after = {item.id for item in added if item.id}
-    gone = [item for item in removed if item.id not in after]
-    for item in sorted([*gone, *added], key=lambda one: one.at):
-        if item in gone:
-            yield MessageChange("removed", item.id, before=_view(item.message))
-        elif item.id in before:
-            yield MessageChange("changed", item.id, _view(before[item.id].message), _view(item.message))
-        else:
-            yield MessageChange("added", item.id, after=_view(item.message))
+def _paired(
+    left: Sequence[bytes], before: Mapping[int, Any], right: Sequence[bytes], after: Mapping[int, Any]
+) -> list[MessageChange]:
+    """Return the changes in the order of the later side; what was removed follows what it stood behind."""
+    old = {_id(message): message for message in before.values() if _id(message)}
+    counterparts = {_id(message): at for at, message in after.items() if _id(message)}
+    places = {one: at for at, one in enumerate(right) if at not in after}
+    found = [((at, 0, at), _arrived(old.get(_id(message)), message)) for at, message in after.items()]
+    behind = -1
+    for at, digest in enumerate(left):
+        place = counterparts.get(_id(before[at])) if at in before else places.get(digest)
+        if place is not None:
+            behind = place
+        elif at in before:
+            found.append(((behind, 1, at), MessageChange("removed", _id(before[at]), before=_view(before[at]))))
+    return [change for _, change in sorted(found, key=lambda one: one[0])]
+
+
+def _arrived(old: Any, message: Any) -> MessageChange:
+    if old is None:
+        return MessageChange("added", _id(message), after=_view(message))
+    return MessageChange("changed", _id(message), _view(old), _view(message))
+
+
+def _id(message: Any) -> str:
+    return str(getattr(message, "id", None) or "")
 
 
 def _view(message: Any) -> MessageView:
     return views([message])[0]
-
-
-class _Listed:
-    """The messages of one side, by digest; only those that differ are loaded."""
-
-    def __init__(self, digests: Sequence[bytes], load: Any) -> None:
-        self.digests, self._load = digests, load
-
-    def others(self, common: set[bytes], place: Any) -> list[_Item]:
-        """Return the messages that are not on the other side.
-
-        ``place`` gets the index of each, and the last common one before it.
-        """
-        anchor = b""
-        wanted: list[tuple[int, tuple[int, int, int]]] = []
-        for at, one in enumerate(self.digests):
-            if one in common:
-                anchor = one
-            else:
-                wanted.append((at, place(at, anchor)))
-        loaded = self._load([at for at, _ in wanted])
-        return [_Item(where, message) for (_, where), message in zip(wanted, loaded, strict=True)]
 
 
 def _listed(side: _Side, *, pieced: bool) -> _Listed:

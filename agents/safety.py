@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agents import copies, registry, runs, values
-from agents.afterwards import Afterwards, Question, Row, afterwards
+from agents.afterwards import Afterwards, Question, afterwards
 from agents.asks import asked_calls
 from agents.branches import descent
 from agents.conversation import text_of
@@ -157,10 +157,8 @@ def _after(agent: Registered, stored: Stored) -> Afterwards:
     if stored.missing:
         return Afterwards()
 
-    def stops(row: Row, first: bool) -> bool:
-        if first:
-            return not passed(stored.saved.checkpoint) and stops_at(agent.graph, stored.point, stored.next)
-        return stops_at(agent.graph, Point(stored.point.thread_id, row.id), row.next)
+    def stops(point: Point, due: tuple[str, ...], first: bool) -> bool:
+        return not (first and passed(stored.saved.checkpoint)) and stops_at(agent.graph, point, due)
 
     found = afterwards(stored.point, stops=stops)
     if not found.known and not found.nodes:

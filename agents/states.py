@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from django.db.models import Max
 from langgraph.pregel._task_status import read_task_statuses
 from xxhash import xxh3_128_hexdigest
 
@@ -139,10 +138,12 @@ def node_of(task_path: str, sends: Sequence[str]) -> str:
 def _asked_inside(point: Point, task: str) -> dict[str, Asked]:
     """Return, by id, what was asked in the graphs that a task ran: there stands who really asked."""
     inside = Checkpoint.objects.filter(thread_id=point.thread_id, outer_id=point.checkpoint_id)
-    newest = inside.values("ns").annotate(newest=Max("checkpoint_id")).values_list("ns", "newest")
+    namespaces = inside.values_list("ns", flat=True).distinct()
     # A task that calls several graphs numbers the namespaces of all but the first.
-    mine = [Point(point.thread_id, found, ns) for ns, found in newest if ns == task or ns.startswith(f"{task}{NODES}")]
-    return {one.interrupt_id: one for inner in mine for one in asked_at(values.read(inner))}
+    mine = [ns for ns in namespaces if ns == task or ns.startswith(f"{task}{NODES}")]
+    raised = CheckpointWrite.objects.filter(thread_id=point.thread_id, ns__in=mine, channel="__interrupt__")
+    points = [Point(point.thread_id, *key) for key in raised.values_list("checkpoint_id", "ns").distinct()]
+    return {one.interrupt_id: one for inner in points for one in asked_at(values.read(inner))}
 
 
 def _is_live(point: Point) -> bool:

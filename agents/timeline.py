@@ -36,10 +36,10 @@ class Nested:
 class Step:
     """One checkpoint in a timeline.
 
-    ``nodes``: what ran to make it (nothing did for an input, an update or a fork); ``elapsed``: since its parent;
-    ``messages``: None where they are kept as writes; ``asked``, ``answered``: questions that were raised here, in its
-    next step; ``failed``: a task of that step raised; ``left``: the head that it turned away from, where a branch
-    begins.
+    ``nodes``: what ran to make it, or as what an update was written (none for an input or a fork); ``elapsed``: since
+    its parent; ``messages``: None where they are kept as writes; ``asked``, ``answered``: questions that were raised
+    here, in its next step; ``failed``: a task of that step raised; ``left``: the head that it turned away from, where
+    a branch begins.
     """
 
     point: Point
@@ -172,7 +172,7 @@ class _Reading:
             run_id=row["run_id"],
             step=row["metadata"].get("step"),
             source=source,
-            nodes=tuple(dict.fromkeys(_names(parent))) if parent and source == "loop" else (),
+            nodes=_ran(row, parent),
             next=_names(row),
             at=row["created_at"],
             elapsed=row["created_at"] - parent["created_at"] if parent else None,
@@ -186,6 +186,15 @@ class _Reading:
             nested=tuple(self.nested.get(row["checkpoint_id"], ())),
             forks=tuple(self.forks.get(row["checkpoint_id"], ())),
         )
+
+
+def _ran(row: Mapping[str, Any], parent: Mapping[str, Any] | None) -> tuple[str, ...]:
+    match row["metadata"].get("source"):
+        case "loop" if parent:
+            return tuple(dict.fromkeys(_names(parent)))
+        case "update" if node := row["metadata"].get("as_node"):
+            return (str(node),)
+    return ()
 
 
 def _names(row: Mapping[str, Any]) -> tuple[str, ...]:

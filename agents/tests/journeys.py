@@ -116,11 +116,14 @@ _SHOP = graphs.turns(
     [("pay", {"amount": 5}), ("read", {"id": 1})], [("mail", {"to": "a@b.test"})], [("read", {"id": 2})]
 )
 _TALK: dict[str, Any] = {"text": _SHOP}
+_BRIEF: dict[str, Any] = {"text": graphs.turns([("pay", {"amount": 5}), ("read", {"id": 1})])}
 _LOG: dict[str, Any] = {"values": {"log": {}}}
 _HAND_ON = {"text": graphs.turns([("delegate", {"task": graphs.turns([("pay", {"amount": 5})])}), ("read", {"id": 1})])}
 _ASKING = {"text": graphs.turns([("read", {"id": 1}), ("ask_inside", {"question": "well?"}), ("pay", {"amount": 1})])}
 
 MADE: dict[str, tuple[Mapping[str, Any], Callable[[graphs.Record], Any]]] = {
+    "brief": (_BRIEF, lambda record: graphs.agent(record)),
+    "brief-per-call": (_BRIEF, lambda record: graphs.agent(record, mode="per_call")),
     "batched": (_TALK, lambda record: graphs.agent(record)),
     "per-call": (_TALK, lambda record: graphs.agent(record, mode="per_call")),
     "repeated-ids": (_TALK, lambda record: graphs.agent(record, repeat_ids=True)),
@@ -142,6 +145,9 @@ MADE: dict[str, tuple[Mapping[str, Any], Callable[[graphs.Record], Any]]] = {
     "remembering": (_LOG, remembering),
     "fails": (_LOG, lambda record: graphs.fails()),
 }
+
+
+BRIEF = ("brief", "brief-per-call", "delegating", "nested", "beside", "breakpoint-after")  # what the fast lane takes
 
 
 def made(name: str) -> Journey:
