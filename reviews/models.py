@@ -246,6 +246,25 @@ class AuditSecret(models.Model):
         return f"{self.entry_id} {self.name}"
 
 
+class Label(models.Model):
+    """A name that a person gave to one checkpoint, so that others find it again."""
+
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="labels")
+    checkpoint_id = models.CharField(max_length=64)
+    name = models.CharField(max_length=80)
+    note = models.TextField(blank=True)
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["thread", "checkpoint_id", "name"], name="label_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class SignInLink(models.Model):
     """A one-time sign-in link; only the hash of its token is kept."""
 

@@ -124,6 +124,12 @@ def read(thread: Thread, messages: Sequence[MessageView]) -> list[Said]:
     return [_said(message, agent=thread.agent, asked=asked, authors=authors) for message in messages]
 
 
+def as_it_stood(thread: Thread, messages: Sequence[MessageView]) -> list[Said]:
+    """Turn the messages of a checkpoint into what is shown of the past: nothing that was decided or asked later."""
+    authors = _authors(thread, messages)
+    return [_said(message, agent=thread.agent, asked={}, authors=authors) for message in messages]
+
+
 def _said(message: MessageView, *, agent: Agent, asked: dict[tuple[str, str], Action], authors: dict[str, str]) -> Said:
     voice, who = _voice(message, authors)
     if voice == "agent" and who in ("", agent.name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, register_converter
 
-from reviews.views import audit, inbox, interrupt, person, sign_in, stream, thread
+from reviews.views import audit, checkpoints, inbox, interrupt, person, sign_in, stream, thread
 
 
 class ThreadId:
@@ -33,6 +33,11 @@ urlpatterns = [
     path("threads/<thread:pk>/", thread.show, name="thread"),
     path("threads/<thread:pk>/events/", stream.events, name="events"),
     path("threads/<thread:pk>/replay/", thread.replay, name="replay"),
+    path("threads/<thread:pk>/beside/", checkpoints.compared, name="beside"),
+    path("threads/<thread:pk>/checkpoints/", checkpoints.index, name="checkpoints"),
+    path("threads/<thread:pk>/checkpoints/<str:checkpoint>/", checkpoints.show, name="checkpoint"),
+    path("threads/<thread:pk>/checkpoints/<str:checkpoint>/raw/", checkpoints.download, name="raw"),
+    path("threads/<thread:pk>/checkpoints/<str:checkpoint>/label/", checkpoints.label, name="label"),
     path("threads/<thread:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
     path("agents/", thread.agents, name="agents"),
     path("audit/", audit.index, name="audit"),

@@ -121,6 +121,18 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Label',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('checkpoint_id', models.CharField(max_length=64)),
+                ('name', models.CharField(max_length=80)),
+                ('note', models.TextField(blank=True)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('author', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('thread', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='labels', to='agents.thread')),
+            ],
+        ),
+        migrations.CreateModel(
             name='Decision',
             fields=[
                 ('action', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, primary_key=True, related_name='decision', serialize=False, to='reviews.action')),
@@ -209,5 +221,9 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='action',
             constraint=models.UniqueConstraint(fields=('interrupt', 'position'), name='action_position'),
+        ),
+        migrations.AddConstraint(
+            model_name='label',
+            constraint=models.UniqueConstraint(fields=('thread', 'checkpoint_id', 'name'), name='label_once'),
         ),
     ]

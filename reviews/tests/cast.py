@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from django.contrib.auth.models import Group, User
+from langgraph.checkpoint.base import empty_checkpoint
 
 from agents import runs
+from agents.checkpointer import DjangoSaver
 from agents.models import Agent, Run, Thread, ToolPermit
 from agents.outcome import Ask, Call, CallKey, Effect, Outcome, Sibling, canonical_bytes
 from reviews.decisions import Invalid, Receipt, record_decisions
@@ -142,6 +144,14 @@ def outcome_of(thread: Thread, *asks: Ask, status: Status | None = None, **more:
     assert lease is not None
     ended = status or ("interrupted" if asks else "success")
     return Outcome(thread.pk, lease.run_id, lease.token, ended, head="checkpoint-1", asks=asks, **more)
+
+
+def store_checkpoint(thread: Thread) -> str:
+    """Store an empty checkpoint as the thread's head, as a saver would. Returns its id."""
+    checkpoint = empty_checkpoint()
+    config: Any = {"configurable": {"thread_id": thread.pk, "checkpoint_ns": ""}}
+    DjangoSaver().put(config, checkpoint, {"source": "input", "step": -1, "parents": {}}, {})
+    return checkpoint["id"]
 
 
 def effect(row: Interrupt, state: Any, *, position: int = 0, args: Any = None, **more: Any) -> Effect:

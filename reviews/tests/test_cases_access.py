@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.urls import URLPattern, get_resolver, reverse
 
 from agents import runs
 from reviews.models import AuditEntry, Grant, Interrupt
-from reviews.tests.cast import Cast, ask_calls, file_outcome, new_thread
+from reviews.tests.cast import Cast, ask_calls, file_outcome, new_thread, store_checkpoint
 from reviews.tests.door import Visitor
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +37,11 @@ READ = {
     "threads": ANY,
     "thread": OWN,
     "events": (200, 200, 200, 200, 404, 404, 401),  # read by scripts, which follow no redirect
+    "checkpoints": OWN,
+    "checkpoint": OWN,
+    "raw": OWN,
+    "label": NEVER,
+    "beside": OWN,
     "agents": ANY,
     "audit": (403, 403, 200, 200, 403, 404, IN),
     "entry": (403, 403, 200, 200, 403, 404, IN),
@@ -53,6 +59,7 @@ WRITE = {
     "thread": (403, IN, 403, IN, 404, 404, 401),
     "cancel": (403, IN, 403, IN, 404, 404, 401),
     "replay": (403, 422, 403, 422, 404, 404, 401),
+    "label": (IN, IN, 403, IN, 404, 404, 401),
     "audit": (403, 403, IN, IN, 403, 404, 401),
     "settings": (IN, IN, IN, IN, IN, IN, 401),
     "password": (422, 422, 422, 422, 422, 422, 401),
@@ -76,12 +83,18 @@ def question(cast: Cast) -> Interrupt:
     (row,) = file_outcome(cast.thread, ask_calls(("pay", {"amount": 5})))
     runs.enqueue(row.thread_id, kind="input", payload={"text": "And then?"}, author="olga")
     file_outcome(new_thread("Invoice 77", agent="billing"), ask_calls(("invoice", {"id": 77})))
+    store_checkpoint(row.thread)
     return row
 
 
 def address(name: str, row: Interrupt) -> str:
     held = row.thread.runs.get(payload={"text": "And then?"})
-    known = {"pk": row.pk, "seq": AuditEntry.objects.filter(interrupt=row).earliest("seq").pk, "run": held.pk}
+    known: dict[str, Any] = {
+        "pk": row.pk,
+        "seq": AuditEntry.objects.filter(interrupt=row).earliest("seq").pk,
+        "run": held.pk,
+    }
+    known["checkpoint"] = row.thread.checkpoints.get().checkpoint_id
     pattern = patterns()[name].pattern
     if str(pattern).startswith("threads/"):
         known["pk"] = row.thread_id
@@ -92,6 +105,8 @@ def address(name: str, row: Interrupt) -> str:
 def form(name: str, row: Interrupt) -> dict[str, Any]:
     if name in ("thread", "threads"):
         return {"text": "Hello", "agent": "support", "submit_token": "s"}
+    if name == "label":
+        return {"name": secrets.token_hex(4)}
     fields = {"version": row.version, "digest": row.digest, "submit_token": "t", "action": 1}
     return fields | ({"decision": "approve"} if name == "interrupt" else {f"d{row.pk}-0-why": "x"})
 

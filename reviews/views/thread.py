@@ -109,6 +109,7 @@ def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: in
         "last_runs": thread.runs.order_by("-created_at")[:SHOWN_RUNS],
         "run_count": thread.runs.count(),
         "forks": threads_for(user).filter(ancestor=thread),
+        "labels": thread.labels.select_related("author").order_by("-checkpoint_id", "pk"),
         "may_operate": bool({"administrator", Role.OPERATOR} & set(roles_of(user, thread.agent_id))),
         "problem": problem,
         "text": request.POST.get("text", "") or _text_from(request),

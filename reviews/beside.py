@@ -1,0 +1,119 @@
+"""Two branches or forks side by side, from the last checkpoint that both come from: what was said, called, decided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+
+from agents import history
+from agents.history import Point
+from agents.models import Thread, ToolExecution
+from agents.outcome import MessageView
+from reviews import comparing, talk
+from reviews.models import Interrupt
+from reviews.talk import Said
+from reviews.timeline import Mark, mark_of, questions_of
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two. ``calls``: (tool, how often, how often it failed); ``questions``: with what became of them."""
+
+    point: Point
+    thread: Thread
+    step: int | None
+    is_head: bool
+    talk: list[Said]
+    calls: tuple[tuple[str, int, int], ...]
+    questions: tuple[tuple[Interrupt, Mark], ...]
+
+    @property
+    def ended(self) -> str:
+        """Say how it stands: the thread's status, or that it was left."""
+        return self.thread.status if self.is_head else "left"
+
+    @property
+    def last(self) -> Said | None:
+        return next((said for said in reversed(self.talk) if said.voice == "agent" and said.text), None)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """``ancestor`` is None for threads that have nothing in common; ``shared``: messages that both begin with."""
+
+    ancestor: Point | None
+    shared: int
+    sides: tuple[Side, Side]
+
+
+def beside(a: Point, b: Point) -> Beside:
+    """Raises UnknownCheckpoint."""
+    ancestor = history.common_ancestor(a, b)
+    spoken = tuple(history.conversation_at(one.thread_id, one.checkpoint_id) for one in (a, b))
+    shared = comparing.shared(*spoken)
+    left, right = (_side(point, said[shared:], ancestor) for point, said in zip((a, b), spoken, strict=True))
+    return Beside(ancestor, shared, (left, right))
+
+
+def _side(point: Point, said: Sequence[MessageView], ancestor: Point | None) -> Side:
+    thread = Thread.objects.select_related("agent").get(pk=point.thread_id)
+    step = history.step_at(point)
+    ways = list(_ways(point, ancestor))
+    return Side(
+        point=point,
+        thread=thread,
+        step=step.step,
+        is_head=step.is_head,
+        talk=talk.read(thread, said),
+        calls=tuple(_calls(ways)),
+        questions=tuple((row, mark_of(row)) for row in questions_of(_within(ways, "checkpoint_id"))),
+    )
+
+
+def _ways(point: Point, ancestor: Point | None) -> Iterator[tuple[str, str, str]]:
+    """Yield (thread, from, to) on the way back to the ancestor, whose own next step belongs to it."""
+    for stretch in history.descent(point):
+        if ancestor and stretch.thread_id == ancestor.thread_id and stretch.holds(ancestor.checkpoint_id):
+            yield stretch.thread_id, ancestor.checkpoint_id, stretch.last
+            return
+        yield stretch.thread_id, stretch.first, stretch.last
+
+
+def _within(ways: Sequence[tuple[str, str, str]], field: str) -> Q:
+    # Ids begin with their time, so those of subgraphs lie between those of the steps that they ran in.
+    found = Q(pk__in=[])
+    for thread_id, first, last in ways:
+        found |= Q(**{"thread": thread_id, f"{field}__gte": first, f"{field}__lte": last})
+    return found
+
+
+def _calls(ways: Sequence[tuple[str, str, str]]) -> Iterator[tuple[str, int, int]]:
+    rows: Any = ToolExecution.objects.filter(_within(ways, "checkpoint_id"), calls__gt=0)
+    ran: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for name, status in rows.order_by("started_at", "pk").values_list("name", "status"):
+        ran[name] += 1
+        failed[name] += status == ToolExecution.Status.FAILED
+    yield from ((name, times, failed[name]) for name, times in ran.items())
+
+
+def other_than(thread: Thread) -> Point | None:
+    """Return what to put beside a thread's head when nobody said: what it was forked from, its newest fork, or the
+    branch that was left last."""
+    tree = history.tree(thread.pk, limit=2)
+    if tree.origin:
+        return _head(tree.origin.thread_id)
+    newest = Thread.objects.filter(ancestor=thread).order_by("-created_at").values_list("pk", flat=True).first()
+    if newest:
+        return _head(newest)
+    left = [branch for branch in tree.branches if not branch.is_head]
+    return Point(thread.pk, left[0].last) if left else None
+
+
+def _head(thread_id: str) -> Point | None:
+    steps = history.timeline(thread_id, limit=1).steps
+    return steps[0].point if steps else None

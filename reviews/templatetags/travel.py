@@ -1,0 +1,93 @@
+"""Filters for pages that go back in time: distances, and the two sides of a difference. ``{% load travel %}``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from reviews import values
+from reviews.diffs import Change, Piece
+from reviews.reveal import reveal
+from reviews.templatetags.page import duration
+from reviews.tracks import HEIGHT
+
+register = template.Library()
+
+_SHOWN = 4_000  # bytes of one side
+_LONG = 400  # characters of a text whose unchanged parts are shortened
+
+
+@register.filter
+def distance(passed: timedelta | None) -> str:
+    """Write the time between two steps: "+40 ms", "+1.2 s", "+9 min"."""
+    if passed is None:
+        return ""
+    seconds = max(0.0, passed.total_seconds())
+    if seconds < 1:
+        return f"+{seconds * 1000:.0f} ms"
+    return f"+{seconds:.1f} s" if seconds < 10 else f"+{duration(seconds)}"
+
+
+@register.filter
+def short_id(checkpoint_id: str) -> str:
+    """Shorten a checkpoint id to both of its ends. Their beginnings are times, and close ones look the same."""
+    return f"{checkpoint_id[:4]}…{checkpoint_id[-3:]}" if len(checkpoint_id) > 9 else checkpoint_id
+
+
+@register.filter
+def old_side(change: Change) -> SafeString:
+    """Show what was there before, the words that went marked."""
+    return _side(change, "minus") if _by_words(change) else _whole(change.old)
+
+
+@register.filter
+def new_side(change: Change) -> SafeString:
+    """Show what is there now, the words that came marked."""
+    return _side(change, "plus") if _by_words(change) else _whole(change.new)
+
+
+def _by_words(change: Change) -> bool:
+    return change.kind == "changed" and isinstance(change.old, str) and isinstance(change.new, str)
+
+
+def _whole(value: object) -> SafeString:
+    return reveal(values.written(value), limit=_SHOWN)
+
+
+def _side(change: Change, side: str) -> SafeString:
+    long = max(len(change.old), len(change.new)) > _LONG
+    pieces: Iterable[Piece] = [piece for piece in change.words if piece[0] in ("same", side)]
+    return format_html_join("", "{}", ((_piece(op, text, long=long),) for op, text in pieces))
+
+
+def _piece(op: str, text: str, *, long: bool) -> SafeString:
+    if op == "same":
+        return reveal(values.shortened(text, around=values.AROUND) if long else text)
+    return format_html("<mark>{}</mark>", reveal(text, limit=_SHOWN))
+
+
+@register.filter
+def namespace_words(namespace: str) -> str:
+    """Write a namespace as the way into the graphs, without the ids of tasks."""
+    return " › ".join(part.partition(":")[0] for part in namespace.split("|") if not part.isdigit())
+
+
+@register.filter
+def rows_high(count: int) -> int:
+    """Return the height of so many rows in the units of a drawing."""
+    return count * HEIGHT
+
+
+@register.simple_tag(takes_context=True)
+def set_query(context: dict[str, Any], **changes: str) -> SafeString:
+    """Write the query of this page with some parts of it changed; "" takes a part away."""
+    request = context["request"]
+    kept = {name: request.GET.get(name, "") for name in ("ns", "before", "show", "with")} | changes
+    query = urlencode({name: value for name, value in kept.items() if value})
+    return format_html("{}", f"?{query}" if query else "")
