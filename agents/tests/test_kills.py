@@ -27,17 +27,21 @@ NOT_REACHED = 0
 
 def die_at(thread_id: str, nth: int, *, after: bool) -> int:
     """Advance a thread in a forked child that dies at its nth operation. Returns the child's exit code."""
+    close_before_fork()
+    child = os.fork()
+    if child == 0:
+        _live_and_die(thread_id, nth, after=after)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def close_before_fork() -> None:
     connections.close_all()
     connection: Any
     for connection in django_connections.all():
         connection.close()
         if connection.vendor == "postgresql":
             connection.close_pool()  # its sockets must not be shared with the child
-    child = os.fork()
-    if child == 0:
-        _live_and_die(thread_id, nth, after=after)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
 
 
 def _live_and_die(thread_id: str, nth: int, *, after: bool) -> None:
