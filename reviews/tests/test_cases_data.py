@@ -240,12 +240,16 @@ def test_objects_are_shown_with_their_parts_and_types_and_stay_untouched(desk: D
     assert audit.verify() == []
 
 
+@pytest.mark.xfail(strict=True, reason="the runner reads the value back as plain data and keeps no name of a class")
 def test_names_of_classes_are_kept_beside_the_value(desk: Desk) -> None:
     """After reading in strict mode objects are plain data: what they were is known from the run that asked."""
     row = desk.asks(THINGS)
-    assert row.types.keys() >= {"/order", "/point", "/state"} or row.types == {}
-    if row.types:
-        assert row.types["/order"] == "Order"
+    assert {path: row.types.get(path) for path in ("/order", "/point", "/state")} == {
+        "/order": "Order",
+        "/point": "Point",
+        "/state": "Color",
+    }
+    assert "Order" in desk.ann.open(row)
 
 
 def test_two_keys_that_look_alike_never_merge(desk: Desk) -> None:

@@ -173,7 +173,7 @@ def test_what_the_tool_says_to_an_edit_stands_on_the_question(desk: Desk) -> Non
     assert desk.ran == []
     answer = desk.ann.open(row)
     assert "nobody pays thirteen" in answer
-    assert "ran and failed" in answer or "failed" in answer
+    assert "Executed ran and failed" in answer
     assert row.actions.get().effect == "failed"
 
 
