@@ -28,10 +28,10 @@ def conversation_at(thread_id: str, checkpoint_id: str) -> tuple[MessageView, ..
     if not checkpoint_id:
         return ()
     stored = values.read(values.Point(thread_id, checkpoint_id))
-    return views(messages_of(stored.values), _recorded(thread_id))
+    return views(messages_of(stored.values), recorded(thread_id))
 
 
-def _recorded(thread_id: str) -> Results:
+def recorded(thread_id: str) -> Results:
     """Return what the ledger knows of calls whose step is still open."""
     rows = ToolExecution.objects.filter(thread_id=thread_id, status__in=["finished", "failed"])
     return {(row.message_id, row.tool_call_id): (row.summary, row.is_error) for row in rows}

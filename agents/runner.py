@@ -13,7 +13,7 @@ from typing import Any, Literal
 from django.conf import settings
 from django.db import transaction
 from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.types import Command
+from langgraph.types import Command, StateUpdate
 
 from agents import asks, registry, replays, runs, store
 from agents.driver import Driver
@@ -27,6 +27,7 @@ from agents.settling import settle
 from agents.streams import Recorder
 from agents.streams.events import STATUS, Told
 from agents.streams.reading import Reader
+from agents.streams.standing import tellable
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ class _Drive:
 
     def advance(self) -> Outcome:
         head = self._head()
-        reader = Reader(head.messages, trusting=self.agent.trusting)
+        reader = Reader(tellable(self.agent, head.messages) or head.messages, trusting=self.agent.trusting)
         self.driver = Driver(self.agent, recorder=self.recorder, reader=reader, run_id=self.lease.run_id)
         with heartbeat.keep(self.lease, self._told):
             with self.recorder:
@@ -174,14 +175,21 @@ class _Drive:
         facts = {"run_kind": self.lease.kind, "attempt": self.lease.attempt, "checkpoint": head.checkpoint_id}
         self._tell("running", **facts)
         self._perform(act, head)
-        self.recorder.tell(self.driver.reader.leave())
         if self.driver.lost:
             raise LeaseLost(self.lease.run_id)
         after = self._head()
+        self._tell_the_rest(after)
         if self.stopped == DEPLOY and _has_more(after) and not self.error:
             self._tell("pending")
             raise Drained(self.lease.run_id)
         return act, after
+
+    def _tell_the_rest(self, after: Head) -> None:
+        """Tell what the head holds in the end, and take back what was streamed and is not part of it."""
+        reader = self.driver.reader
+        ids = [message.id or f"#{index}" for index, message in enumerate(after.messages)]
+        self.recorder.tell(reader.reconcile(tellable(self.agent, after.messages), ids))
+        self.recorder.tell(reader.leave())
 
     def _tell(self, status: str, **facts: Any) -> None:
         self.recorder.tell([Told(STATUS, {"lane": "", "status": status, **facts})])
@@ -268,9 +276,15 @@ class _Drive:
     def _withdraw(self, head: Head) -> None:
         """Give each open call a result, and end the turn: what was asked is gone. The messages that wait come next."""
         why = f"{self.lease.author} sent a message instead"
+        settled = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why)
+        node, graph = self.agent.tools_node, self.agent.graph
+        config = self._config(checkpoint_id=head.checkpoint_id)
         with transaction.atomic():  # both updates or none
-            results = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why)
-            self._update(self._config(), {"messages": results} if results else None)
+            if settled.results:
+                updates = [{"messages": list(settled.results)}, *settled.others]
+                config = graph.bulk_update_state(config, [[StateUpdate(values, node) for values in updates]])
+                config["configurable"]["__countersign"] = self._mark()
+            graph.update_state(config, None, as_node="__end__")
 
     def _roll_back(self) -> None:
         """Take back what a run stored, unless it ran a tool that cannot be taken back."""
@@ -292,7 +306,7 @@ class _Drive:
         if "values" in payload:
             return payload["values"]
         why = "its run ended before it"
-        left = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why)
+        left = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why).results
         # The message id is the run's: sent twice, it is still one message.
         return {"messages": [*left, HumanMessage(content=payload.get("text", ""), id=self.lease.run_id)]}
 

@@ -79,9 +79,12 @@ def enqueue(
     author: str,
     submit_token: str = "",
     context: Any = None,
+    position: int | None = None,
+    follows: str | None = None,
 ) -> str:
     """Line up a run and what was permitted with it. Returns the run's id; a repeated submit token, the first run's.
 
+    ``position``: its place among those of its kind; last when none is given. ``follows``: the run it belongs to.
     Joins the caller's transaction: a decision and its resume run are stored together or not at all.
     """
     with transaction.atomic():
@@ -90,7 +93,8 @@ def enqueue(
             raise UnknownThread(f"There is no thread {thread_id}.")
         if submit_token and (first := _same_submit(thread_id, author, submit_token)):
             return first
-        position = (Run.objects.filter(thread_id=thread_id).aggregate(last=Max("position"))["last"] or 0) + 1
+        if position is None:
+            position = (Run.objects.filter(thread_id=thread_id).aggregate(last=Max("position"))["last"] or 0) + 1
         run = Run.objects.create(
             thread_id=thread_id,
             kind=kind,
@@ -99,6 +103,7 @@ def enqueue(
             author=author,
             submit_token=submit_token,
             context=context,
+            follows_id=follows,
         )
         ToolPermit.objects.bulk_create(_permit_rows(run, permits))
     return str(run.pk)
@@ -129,12 +134,19 @@ def _permit_rows(run: Run, permits: Iterable[Permit]) -> list[ToolPermit]:
 
 
 def cancel(run_id: str, *, author: str) -> bool:
-    """Take a pending message back. False when it has started, or never waited. Answers cannot be taken back."""
-    return bool(
-        Run.objects.filter(pk=run_id, status=Run.Status.PENDING, kind=Run.Kind.INPUT).update(
-            status=Run.Status.CANCELLED, finished_at=Now(), error=f"Cancelled by {author} before it started."
-        )
-    )
+    """Take a pending message back, and those that were to follow it. Answers cannot be taken back.
+
+    False when it has started, or never waited.
+    """
+    waiting = Run.objects.filter(status=Run.Status.PENDING, kind=Run.Kind.INPUT)
+    over = {"status": Run.Status.CANCELLED, "finished_at": Now()}
+    with transaction.atomic():
+        gone = waiting.filter(pk=run_id).update(**over, error=f"Cancelled by {author} before it started.")
+        if gone:
+            waiting.filter(follows_id=run_id).update(
+                **over, error=f"Cancelled by {author} with the message it follows."
+            )
+    return bool(gone)
 
 
 def request_stop(run_id: str, how: str) -> bool:
@@ -164,6 +176,8 @@ def why_no_rollback(run_id: str) -> str:
     if names:
         return f"it ran {', '.join(names)}, which cannot be taken back."
     run = Run.objects.select_related("thread__agent").get(pk=run_id)
+    if run.kind != Run.Kind.INPUT:
+        return "it acts on what people decided, and that stays."
     if run.thread.agent.guarantee != "once":
         return "nobody knows what its nodes did, and that cannot be taken back."
     return ""
@@ -182,7 +196,7 @@ def _free() -> Q:
 
 
 def _runnable(thread: Any, waits: Any) -> Q:
-    """Runs that a claim may take: messages are held while the head waits for people."""
+    """Runs that a claim may take: messages are held while the head waits for people, or is stuck."""
     return Q(thread=thread) & (
         Q(status=Run.Status.RUNNING)
         | Q(status=Run.Status.PENDING) & (Q(kind__in=[Run.Kind.RESUME, Run.Kind.REPLAY]) | Q(waits))
@@ -195,7 +209,7 @@ def _ordered(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 def claimable(limit: int = 100) -> list[str]:
     """Return ids of threads that have something to do and nobody who does it, longest unchanged first."""
-    due = Run.objects.filter(_runnable(OuterRef("pk"), Q(thread__waits=False)))
+    due = Run.objects.filter(_runnable(OuterRef("pk"), Q(thread__waits=False, thread__stuck=False)))
     return list(
         Thread.objects.filter(_free(), Exists(due)).order_by("updated_at", "pk").values_list("pk", flat=True)[:limit]
     )
@@ -221,7 +235,7 @@ def _claim(thread_id: str, worker: str) -> Lease | None:
     if not taken:
         return None
     thread = Thread.objects.get(pk=thread_id)
-    run = _ordered(Run.objects.filter(_runnable(thread_id, Q(thread__waits=False)))).first()
+    run = _ordered(Run.objects.filter(_runnable(thread_id, Q(thread__waits=False, thread__stuck=False)))).first()
     if run is None:
         raise _NothingDue
     started = Run.objects.filter(pk=run.pk, status__in=Run.ACTIVE).update(

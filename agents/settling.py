@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from agents.asks import last_ai
-from agents.head import Head, open_calls
+from agents.head import Head, messages_of, open_calls
 from agents.ledger.records import read_result
 from agents.models import ToolExecution
 from agents.outcome import CallKey
@@ -23,22 +24,46 @@ MARK = "countersign_settled"  # in additional_kwargs: the id of the run that wro
 _NAMESPACE = uuid.UUID("0e0b5a3c-3f27-4a54-8c6e-7d1b4f7b5e21")
 
 
-def settle(agent: Registered, thread_id: str, run_id: str, *, head: Head, why: str) -> list[ToolMessage]:
-    """Return a result for each open call of the head's last AI message, in call order; [] when none is open.
+@dataclass(frozen=True)
+class Settled:
+    """``results``: of each open call, in call order. ``others``: what else the tasks that ended wrote, one by one."""
 
-    ``why``: what kept the others from running, as in "olga wrote instead".
+    results: tuple[ToolMessage, ...] = ()
+    others: tuple[dict[str, Any], ...] = ()
+
+
+def settle(agent: Registered, thread_id: str, run_id: str, *, head: Head, why: str) -> Settled:
+    """Return what closes the open calls of the head's last AI message.
+
+    ``why``: what kept those that did not run from running, as in "olga wrote instead".
     """
-    message = last_ai(head.messages)
-    calls = open_calls(head.messages)
+    if not head.checkpoint_id:
+        return Settled()
+    # By its id: otherwise the state would hold what tasks wrote that ended, and it goes with them.
+    names = {"thread_id": thread_id, "checkpoint_id": head.checkpoint_id}
+    snapshot = agent.graph.get_state({"configurable": names})
+    messages = messages_of(snapshot.values)
+    message = last_ai(messages)
+    calls = open_calls(messages)
     if message is None or not calls:
-        return []
-    told = {one.tool_call_id: one for one in _told(agent, thread_id)}
+        return Settled()
+    ended = [task.result for task in snapshot.tasks if task.result is not None and not task.error]
+    told = {one.tool_call_id: one for result in ended for one in _messages(result)}
     results = []
     for call in calls:
         key = CallKey(message.id or "", call["id"] or "")
         ran = told.get(key.tool_call_id) or _ran(thread_id, key)
         results.append(ran or _error(run_id, key, name=call["name"], why=_reason(thread_id, key, why)))
-    return results
+    return Settled(tuple(results), tuple(_others(ended)))
+
+
+def _others(ended: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for result in ended:
+        other = (
+            {name: value for name, value in result.items() if name != "messages"} if isinstance(result, dict) else {}
+        )
+        if other and not any(isinstance(value, dict) and "$writes" in value for value in other.values()):
+            yield other
 
 
 def settled_by(head: Head, run_id: str) -> list[CallKey]:
@@ -79,14 +104,6 @@ def _reason(thread_id: str, key: CallKey, why: str) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------- what ran
-
-
-def _told(agent: Registered, thread_id: str) -> Iterator[ToolMessage]:
-    """Yield the results of tasks that ended while others of their step did not: they stand in no state yet."""
-    snapshot = agent.graph.get_state({"configurable": {"thread_id": thread_id}})
-    for task in snapshot.tasks:
-        if task.result is not None and not task.error and not task.interrupts:
-            yield from _messages(task.result)
 
 
 def _ran(thread_id: str, key: CallKey) -> ToolMessage | None:

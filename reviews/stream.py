@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agents import history, streams
+from agents import streams
 from agents.models import Run, Thread
 from agents.outcome import StreamEvent
+from agents.streams.standing import standing
 
 FRAME_BYTES = 60_000  # below what sockets and proxies cut (64 KiB)
 _SAFE = re.compile(r"[A-Za-z0-9_\-]{1,80}")
@@ -72,15 +73,7 @@ def snapshot(thread: Thread) -> str:
 
     The messages hold all that was told up to ``last``, and nothing of what was told after it.
     """
-    seq, checkpoint_id = streams.base(thread.pk)
-    try:
-        messages = (
-            history.conversation(thread.pk)
-            if checkpoint_id is None
-            else history.conversation_at(thread.pk, checkpoint_id)
-        )
-    except history.UnknownCheckpoint:  # it was rolled back, or its worker died before it was stored
-        messages = history.conversation(thread.pk)
+    seq, messages = standing(thread.pk)
     shown = [_plain(asdict(message)) for message in messages]
     newest = streams.last_seq(thread.pk)
     facts = {"thread": thread.pk, "last": seq, "more": seq < newest, "gap": False, "snapshot": True, **_state(thread)}

@@ -85,6 +85,17 @@ class Reader:
         """Return the names of the tools that have begun and not ended. May be called in any thread."""
         return sorted({*self._running.values()})
 
+    def reconcile(self, messages: Sequence[Any] | None, ids: Sequence[str]) -> Iterator[Told]:
+        """Tell what the stored state holds in the end, if nothing else has: not all that changes a state is streamed.
+
+        ``messages`` None: of those named by ``ids`` nothing more may be told, only of others that they are gone.
+        """
+        if messages is not None:
+            yield from self._state(self._lane(()), {"messages": list(messages)}, paused=False)
+            return
+        lane = self._lane(())
+        yield from _gone(lane, [name for name in lane.known if name not in ids])
+
     def leave(self) -> Iterator[Told]:
         """Take back what was streamed and never became part of a state."""
         for lane in self.lanes.values():

@@ -54,6 +54,18 @@ def transformers_of(graph: Any) -> tuple[Transformer, ...]:
     return tuple(_described(one) for one in mux._transformers)
 
 
+async def through(graph: Any, messages: Sequence[Any]) -> list[Any]:
+    """Return messages of a state as the agent's own transformers pass them on, in their order; the originals stay."""
+    event: Any = {"type": "event", "method": "values", "params": {"namespace": [], "timestamp": 0}}
+    event["params"]["data"] = {"messages": list(messages)}
+    brought = list(getattr(graph, "stream_transformers", ()) or ())
+    mux = StreamMux(factories=[_scoped(one) for one in brought], is_async=True)
+    for one in mux._transformers:
+        if _described(one).source == "agent" and not await one.aprocess(event):
+            return []
+    return list(event["params"]["data"]["messages"])
+
+
 def _scoped(factory: Callable[[tuple[str, ...]], StreamTransformer]) -> Callable[[tuple[str, ...]], StreamTransformer]:
     return lambda scope: factory(scope)
 

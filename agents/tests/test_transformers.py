@@ -15,6 +15,7 @@ from agents import history, registry, streams
 from agents.catalog.hotline import MASK, Progress, WithoutCards, without_cards
 from agents.models import Agent, Run
 from agents.outcome import StreamEvent
+from agents.streams.standing import WITHHELD, standing
 from agents.streams.transformers import transformers_of
 from agents.testing import ScriptedChatModel, Turn
 from agents.tests import graphs
@@ -303,3 +304,19 @@ def test_transformers_that_feed_channels_are_instances_of_a_run(shop: Any) -> No
         customs = [event.data for event in told(thread_id) if event.kind == "custom"]
         assert next(one["data"]["written"] for one in customs if one["channel"] == "words") == 1
     assert Progress.redacts is False
+
+
+# --------------------------------------------------------------------------------
+# What a newcomer gets.
+
+
+def test_a_page_that_starts_late_shows_no_more_than_one_that_watched(shop: Any) -> None:
+    thread_id = start("hotline", f"My card is {CARD}.")
+    step(thread_id)
+    _, messages = standing(thread_id)
+    assert [(one.id, one.content) for one in messages] == Screen().play(told(thread_id)).bubbles()
+    with registry.override("dropping", saying("the secret word", bringing(DropsMessages))):
+        thread_id = start("dropping", "say the secret word")
+        step(thread_id)
+        _, messages = standing(thread_id)
+    assert {one.content for one in messages} == {WITHHELD}

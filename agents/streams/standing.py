@@ -1,0 +1,62 @@
+"""What stands on a thread, as its streams may show it: messages pass the agent's own transformers before they are told.
+
+So a page that starts from here shows no more than one that watched from the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agents import registry, values
+from agents.conversation import recorded, views
+from agents.head import messages_of
+from agents.models import Thread
+from agents.outcome import MessageView
+from agents.registry import Registered
+from agents.streams.rows import base
+from agents.streams.transformers import through
+
+WITHHELD = "(not shown live by this agent)"
+
+
+def standing(thread_id: str) -> tuple[int, tuple[MessageView, ...]]:
+    """Return (number, messages): all that was told up to the number, and nothing of what was told after it."""
+    seq, checkpoint_id = base(thread_id)
+    if checkpoint_id == "":
+        return seq, ()
+    try:
+        try:
+            point = values.Point(thread_id, checkpoint_id or values.head_of(thread_id))
+            stored = values.read(point)
+        except values.UnknownCheckpoint:  # it was rolled back, or its worker died before it was stored
+            stored = values.read(values.Point(thread_id, values.head_of(thread_id)))
+    except values.UnknownCheckpoint:
+        return seq, ()
+    return seq, _shown(thread_id, messages_of(stored.values))
+
+
+def _shown(thread_id: str, messages: Sequence[Any]) -> tuple[MessageView, ...]:
+    name, redacts = Thread.objects.values_list("agent_id", "agent__redacts").get(pk=thread_id)
+    if redacts == "no":
+        return views(messages, recorded(thread_id))
+    try:
+        agent = registry.get(name)
+    except (registry.UnknownAgent, registry.UnusableAgent):
+        return tuple(map(_withheld, views(messages)))
+    told = tellable(agent, messages)
+    return tuple(map(_withheld, views(messages))) if told is None else views(told)
+
+
+def tellable(agent: Registered, messages: Sequence[Any]) -> list[Any] | None:
+    """Return messages as the agent's transformers let them through; None where they do not look at states."""
+    if agent.redacts == "no":
+        return list(messages)
+    return asyncio.run(through(agent.graph, messages)) if agent.trusting else None
+
+
+def _withheld(view: MessageView) -> MessageView:
+    calls = tuple(replace(call, result=None if call.result is None else WITHHELD) for call in view.calls)
+    return replace(view, content=WITHHELD if view.content else "", calls=calls)
