@@ -67,6 +67,7 @@ class Said:
     who: str
     text: str
     calls: tuple[TalkCall, ...]
+    id: str = ""
 
 
 def steps_of(action: Action) -> tuple[Step, ...]:
@@ -139,7 +140,7 @@ def _said(message: MessageView, *, agent: Agent, asked: dict[tuple[str, str], Ac
         action = asked.get((message.id, view.id))
         steps = steps_of(action) if action else unasked_steps(view, answered=False)
         calls.append(TalkCall(view, steps, action))
-    return Said(voice, who, message.content, tuple(calls))
+    return Said(voice, who, message.content, tuple(calls), message.id)
 
 
 def _voice(message: MessageView, authors: dict[str, str]) -> tuple[Voice, str]:

@@ -13,13 +13,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from agents import history, runs
+from agents import history, runs, streams
 from agents.models import Agent, Run, Thread
 from reviews import questions, talk, threads
 from reviews.models import Interrupt, Role, agents_for, threads_for
 from reviews.paging import by_time
 from reviews.people import roles_of
-from reviews.views.door import signed_in
+from reviews.views.door import is_fragment, signed_in
 
 SHOWN_RUNS = 5
 
@@ -93,12 +93,14 @@ def _find(request: HttpRequest, pk: str, *roles: str) -> Thread:
 
 def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: int = 200) -> HttpResponse:
     user = request.user
+    told, _ = streams.base(thread.pk)  # before the conversation is read: it holds at least what was told up to here
     queue = list(runs.queue(thread.pk))
     own = Interrupt.objects.visible_to(user).filter(thread=thread)
     context = {
         "section": "threads",
         "thread": thread,
         "agent_title": thread.agent.title,
+        "told": told,
         "talk": talk.read(thread, history.conversation(thread.pk)),
         "running": thread.runs.filter(status=Run.Status.RUNNING).first(),
         "queued": [run for run in queue if run.kind == Run.Kind.INPUT],
@@ -137,7 +139,11 @@ def _send(request: HttpRequest, thread: Thread) -> HttpResponse:
             request.user, thread, text=request.POST.get("text", ""), submit_token=request.POST.get("submit_token", "")
         )
     except threads.Refused as refusal:
+        if is_fragment(request):
+            return HttpResponse(str(refusal), status=422, content_type="text/plain; charset=utf-8")
         return _page(request, thread, problem=str(refusal), status=422)
+    if is_fragment(request):
+        return HttpResponse(status=204)
     return redirect(f"{reverse('reviews:thread', args=[thread.pk])}#m")
 
 

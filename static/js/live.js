@@ -21,6 +21,9 @@
     line.lastElementChild.textContent = words;
   }
 
+  // What a page's other files hear of its socket: events of threads they watch, and that the line stands (again).
+  const tell = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
+
   function refetch(names) {
     for (const region of document.querySelectorAll("[data-live]")) {
       const shown = region.dataset.live.split(" ");
@@ -42,8 +45,9 @@
   // The first line asks for what changed since the page was made; after a broken one every region asks for itself.
   function connect() {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const since = failures ? "" : `?since=${line.dataset.made}`;
-    const socket = new WebSocket(`${scheme}//${location.host}${line.dataset.socket}${since}`);
+    const asked = new URLSearchParams(failures ? {} : { since: line.dataset.made });
+    for (const one of document.querySelectorAll("[data-watch]")) asked.append("thread", one.dataset.watch);
+    const socket = new WebSocket(`${scheme}//${location.host}${line.dataset.socket}?${asked}`);
     socket.addEventListener("open", () => {
       const missed = failures > 0;
       failures = 0;
@@ -52,16 +56,22 @@
       poll = 0;
       say("live");
       if (missed) refetch();
+      tell("stream-line");
     });
     socket.addEventListener("message", (event) => {
-      const { changed } = JSON.parse(event.data);
-      if (Array.isArray(changed)) hear(changed);
+      const heard = JSON.parse(event.data);
+      if (Array.isArray(heard.changed)) hear(heard.changed);
+      if (heard.events) tell("stream-events", heard);
+      if (heard.at) tell("stream-at", heard.at);
     });
     socket.addEventListener("close", (event) => {
       failures += 1;
       if (event.code === SIGNED_OUT) signedOut = true;
       say(signedOut ? "out" : failures > 2 ? "down" : "again");
-      poll ||= setInterval(refetch, POLL);
+      poll ||= setInterval(() => {
+        refetch();
+        tell("stream-line");
+      }, POLL);
       // Half of the wait is left to chance, so that a restart does not bring all pages back in one instant.
       const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** failures);
       setTimeout(connect, wait / 2 + Math.random() * wait / 2);
