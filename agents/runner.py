@@ -94,6 +94,8 @@ def _decide_replay(head: Head, lease: Lease) -> Act | None:
         return "wait"
     if start.get("rollback"):
         return "roll back"
+    if start.get("retry"):
+        return "continue" if head.unfinished or (head.error and not head.stuck) else "settle"
     if "withdraw" in start:
         asked = {ask.interrupt_id for ask in head.asks}
         if asked - set(start["withdraw"]):

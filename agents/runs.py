@@ -19,7 +19,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
-from agents import streams
+from agents import stored, streams
 from agents.models import Run, Thread, ToolExecution, ToolPermit
 from agents.outcome import CallKey, CallPermit, Outcome, Permit, canonical_bytes, from_canonical
 
@@ -161,6 +161,12 @@ def stops(run_ids: Iterable[str]) -> dict[str, str]:
     """Return those of these runs that people asked to stop, and how; one query, asked twice a second."""
     asked = Run.objects.filter(pk__in=list(run_ids)).exclude(stop="")
     return {str(pk): stop for pk, stop in asked.values_list("pk", "stop")}
+
+
+def has_landed(run_id: str) -> bool:
+    """Tell whether a run has stored anything of its own."""
+    thread_id = Run.objects.values_list("thread_id", flat=True).get(pk=run_id)
+    return stored.landed(thread_id, run_id)
 
 
 def tools_under_way(run_id: str) -> list[str]:

@@ -50,6 +50,22 @@ def record_outcome(outcome: Outcome) -> list[Interrupt]:
     return filing.filed
 
 
+def withdraw_open(thread: Thread, *, reason: str, user: Any, role: str) -> list[Interrupt]:
+    """Withdraw the open questions of a thread because a person wants to go on without them. Returns their rows.
+
+    Joins the caller's transaction, which has locked the thread. Decided ones stay: their answer is on its way.
+    """
+    rows = list(Interrupt.objects.select_related("agent", "thread").filter(thread=thread, status=OPEN).order_by("pk"))
+    moved = Interrupt.objects.filter(pk__in=[row.pk for row in rows], status=OPEN)
+    if moved.update(status=WITHDRAWN, withdrawn_at=Now(), withdrawn_reason=reason) != len(rows):
+        raise RuntimeError(f"A question of thread {thread.pk} was decided although it is locked.")
+    for row in rows:
+        audit.append(Kind.WITHDRAWN, on=On(interrupt=row, before=OPEN, after=WITHDRAWN), user=user, role=role)
+    names = [name for row in rows for name in (f"inbox-{row.pk}", f"interrupt-{row.pk}")]
+    live.publish_on_commit("inbox", f"thread-{thread.pk}", *names, agent=thread.agent_id)
+    return rows
+
+
 @dataclass
 class _Known:
     """The rows of one pause, oldest version first."""
