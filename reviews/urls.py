@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, register_converter
 
-from reviews.views import audit, checkpoints, inbox, interrupt, person, sign_in, stream, thread
+from reviews.views import audit, checkpoints, inbox, interrupt, messages, person, sign_in, stream, thread
 
 
 class ThreadId:
@@ -38,7 +38,12 @@ urlpatterns = [
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/", checkpoints.show, name="checkpoint"),
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/raw/", checkpoints.download, name="raw"),
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/label/", checkpoints.label, name="label"),
+    path("threads/<thread:pk>/anyway/", messages.anyway, name="anyway"),
+    path("threads/<thread:pk>/queue/clear/", messages.clear, name="clear"),
     path("threads/<thread:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
+    path("threads/<thread:pk>/queue/<uuid:run>/move/", messages.move, name="move"),
+    path("threads/<thread:pk>/runs/<uuid:run>/stop/", messages.stop, name="stop"),
+    path("threads/<thread:pk>/runs/<uuid:run>/retry/", messages.retry, name="retry"),
     path("agents/", thread.agents, name="agents"),
     path("audit/", audit.index, name="audit"),
     path("audit/<int:seq>/", audit.entry, name="entry"),

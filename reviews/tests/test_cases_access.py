@@ -49,6 +49,11 @@ READ = {
     "settings": ANY,
     "password": NEVER,
     "cancel": NEVER,
+    "clear": NEVER,
+    "move": NEVER,
+    "stop": NEVER,
+    "retry": NEVER,
+    "anyway": (403, IN, 403, IN, 404, 404, IN),
     "replay": NEVER,
 }
 # What a POST of a right form answers, for addresses that take one; all others answer 405 to everybody.
@@ -58,6 +63,11 @@ WRITE = {
     "threads": (403, IN, 403, IN, 404, 404, 401),
     "thread": (403, IN, 403, IN, 404, 404, 401),
     "cancel": (403, IN, 403, IN, 404, 404, 401),
+    "clear": (403, IN, 403, IN, 404, 404, 401),
+    "move": (403, IN, 403, IN, 404, 404, 401),  # leads back, like the next two: there is nothing of the kind
+    "stop": (403, IN, 403, IN, 404, 404, 401),
+    "retry": (403, IN, 403, IN, 404, 404, 401),
+    "anyway": (403, 200, 403, 200, 404, 404, 401),  # shows what it would withdraw
     "replay": (403, 422, 403, 422, 404, 404, 401),
     "label": (IN, IN, 403, IN, 404, 404, 401),
     "audit": (403, 403, IN, IN, 403, 404, 401),

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from agents import history, runs, streams
 from agents.models import Agent, Run, Thread
+from agents.queue import WARN_ABOVE
 from reviews import questions, talk, threads
 from reviews.models import Interrupt, Role, agents_for, threads_for
 from reviews.paging import by_time
@@ -22,6 +23,12 @@ from reviews.people import roles_of
 from reviews.views.door import is_fragment, signed_in
 
 SHOWN_RUNS = 5
+STRATEGIES = (
+    ("enqueue", "queue it"),
+    ("reject", "refuse it"),
+    ("interrupt", "stop the run and keep what it did"),
+    ("rollback", "stop the run and undo it"),
+)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -77,13 +84,13 @@ def _start(request: HttpRequest) -> HttpResponse:
 @signed_in
 def show(request: HttpRequest, pk: str) -> HttpResponse:
     """Show one thread; or line up a message for it."""
-    thread = _find(request, pk)
+    thread = find(request, pk)
     if request.method == "POST":
         return _send(request, thread)
     return _page(request, thread)
 
 
-def _find(request: HttpRequest, pk: str, *roles: str) -> Thread:
+def find(request: HttpRequest, pk: str, *roles: str) -> Thread:
     """Return a thread its reader may see. With ``roles``, raises PermissionDenied for who has none of them."""
     thread = get_object_or_404(threads_for(request.user).select_related("agent", "ancestor"), pk=pk)
     if roles and not threads_for(request.user, *roles).filter(pk=pk).exists():
@@ -103,11 +110,14 @@ def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: in
         "told": told,
         "talk": talk.read(thread, history.conversation(thread.pk)),
         "running": thread.runs.filter(status=Run.Status.RUNNING).first(),
-        "queued": [run for run in queue if run.kind == Run.Kind.INPUT],
+        "queued": _with_neighbours([run for run in queue if run.kind == Run.Kind.INPUT]),
         "answers": [run for run in queue if run.kind != Run.Kind.INPUT],
         "held": thread.waits and any(run.kind == Run.Kind.INPUT for run in queue),
         "open_questions": own.open().order_by("pk"),
         "decided_count": own.filter(decided_at__isnull=False).count(),
+        "warns": len(queue) > WARN_ABOVE,
+        "strategies": STRATEGIES,
+        "failed": _failed(thread),
         "last_runs": thread.runs.order_by("-created_at")[:SHOWN_RUNS],
         "run_count": thread.runs.count(),
         "forks": threads_for(user).filter(ancestor=thread),
@@ -119,6 +129,20 @@ def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: in
         "now": timezone.now(),
     }
     return render(request, "thread.html", context, status=status)
+
+
+def _with_neighbours(queued: list[Run]) -> list[Run]:
+    """Set on each waiting message the one ``before`` and ``after`` it, "" at the ends: a move names whom it passes."""
+    ids = ["", *(str(run.pk) for run in queued), ""]
+    for number, run in enumerate(queued):
+        run.before, run.after = ids[number], ids[number + 2]  # type: ignore[attr-defined]
+    return queued
+
+
+def _failed(thread: Thread) -> Run | None:
+    """Return the run that failed last, unless something came after it: it can be tried again."""
+    last = thread.runs.exclude(finished_at=None).order_by("-finished_at").first()
+    return last if last and last.status == Run.Status.ERROR and not thread.stuck else None
 
 
 def _text_from(request: HttpRequest) -> str:
@@ -133,11 +157,9 @@ def _text_from(request: HttpRequest) -> str:
 
 
 def _send(request: HttpRequest, thread: Thread) -> HttpResponse:
-    _find(request, thread.pk, Role.OPERATOR)
+    find(request, thread.pk, Role.OPERATOR)
     try:
-        threads.send_message(
-            request.user, thread, text=request.POST.get("text", ""), submit_token=request.POST.get("submit_token", "")
-        )
+        _line_up(request, thread)
     except threads.Refused as refusal:
         if is_fragment(request):
             return HttpResponse(str(refusal), status=422, content_type="text/plain; charset=utf-8")
@@ -147,10 +169,24 @@ def _send(request: HttpRequest, thread: Thread) -> HttpResponse:
     return redirect(f"{reverse('reviews:thread', args=[thread.pk])}#m")
 
 
+def _line_up(request: HttpRequest, thread: Thread) -> None:
+    """Line up what was typed: as one message, each line as one, or the first with the others as its follow-ups."""
+    text, how = request.POST.get("text", ""), request.POST.get("lines", "")
+    named = {"submit_token": request.POST.get("submit_token", ""), "strategy": request.POST.get("strategy", "")}
+    first, *others = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    match how:
+        case "each":
+            threads.send_several(request.user, thread, lines=text, **named)
+        case "follow":
+            threads.send_message(request.user, thread, text=first, follow_ups=others, **named)
+        case _:
+            threads.send_message(request.user, thread, text=text, **named)
+
+
 @require_POST
 @signed_in
 def cancel(request: HttpRequest, pk: str, run: str) -> HttpResponse:
-    thread = _find(request, pk, Role.OPERATOR)
+    thread = find(request, pk, Role.OPERATOR)
     try:
         threads.cancel_message(request.user, thread, str(run))
         messages.success(request, "Message taken back\nIt was not sent.")
@@ -163,7 +199,7 @@ def cancel(request: HttpRequest, pk: str, run: str) -> HttpResponse:
 @signed_in
 def replay(request: HttpRequest, pk: str) -> HttpResponse:
     """Replay the head of a stuck thread, once the person said that they read what will run again."""
-    thread = _find(request, pk, Role.OPERATOR)
+    thread = find(request, pk, Role.OPERATOR)
     if request.POST.get("sure") != "1":
         return _page(request, thread, problem="Tick the box first: some steps run a second time.", status=422)
     try:

@@ -2,6 +2,26 @@
 // Without this file the form is sent as any other.
 "use strict";
 (() => {
+  // Small acts on the queue leave the page and the focus where they are; the server has the last word on the order.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (!("quiet" in form.dataset) || event.submitter?.getAttribute("aria-disabled") === "true") return;
+    event.preventDefault();
+    if (form.dataset.busy) return;
+    form.dataset.busy = "1";
+    try {
+      const body = new FormData(form, event.submitter);
+      const response = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } });
+      if (response.status === 422) document.getElementById("announce").textContent = (await response.text()).slice(0, 400);
+      else if (!response.ok) return form.submit();
+    } catch {
+      document.getElementById("announce").textContent = "Nothing was changed: the desk cannot be reached.";
+    } finally {
+      delete form.dataset.busy;
+    }
+    document.getElementById("live")?.dispatchEvent(new CustomEvent("changed"));
+  }, { capture: true });
+
   const form = document.querySelector(".composer[data-sends]");
   if (!form) return;
   const box = form.elements.text, problem = form.querySelector("[data-problem]");
