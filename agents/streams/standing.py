@@ -6,6 +6,7 @@ So a page that starts from here shows no more than one that watched from the beg
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ from agents.outcome import MessageView
 from agents.registry import Registered
 from agents.streams.rows import base
 from agents.streams.transformers import through
+
+log = logging.getLogger(__name__)
 
 WITHHELD = "(not shown live by this agent)"
 
@@ -51,10 +54,16 @@ def _shown(thread_id: str, messages: Sequence[Any]) -> tuple[MessageView, ...]:
 
 
 def tellable(agent: Registered, messages: Sequence[Any]) -> list[Any] | None:
-    """Return messages as the agent's transformers let them through; None where they do not look at states."""
+    """Return messages as the agent's transformers let them through; None where they see no states, or refuse."""
     if agent.redacts == "no":
         return list(messages)
-    return asyncio.run(through(agent.graph, messages)) if agent.trusting else None
+    if not agent.trusting:
+        return None
+    try:
+        return asyncio.run(through(agent.graph, messages))
+    except Exception as refusal:  # such as PIIMiddleware's `block`; its words are not for the log
+        log.info("a transformer refuses a state", extra={"agent": agent.name, "error": type(refusal).__name__})
+        return None
 
 
 def _withheld(view: MessageView) -> MessageView:
