@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from agents import history, safety
+from agents import afterwards, history, record, registry, safety
 from agents.models import Checkpoint, CheckpointWrite, Run, ToolExecution
 from agents.outcome import Outcome
 from agents.safety import SafetySheet
-from agents.tests import driving
+from agents.tests import driving, graphs
 from agents.tests.journeys import BRIEF, Journey, Say, every, made, registered, reply, walk
-from agents.tests.looking import ids
+from agents.tests.looking import everything, first_at, ids
 
 
 @pytest.mark.parametrize("name", BRIEF)
@@ -142,3 +142,87 @@ def finish(thread_id: str, outcome: Outcome, say: Say) -> None:
 def _root(question: Any) -> str:
     """The node of the thread's own graph that a question surfaces in."""
     return str(question.namespace.partition("|")[0].partition(":")[0] or question.node)
+
+
+# --------------------------------------------------------------------------------------------------------- what it says
+
+
+def paid() -> str:
+    """A thread in which somebody approved one payment, beside a call that nobody is asked about."""
+    thread_id = driving.start("paying", graphs.turns([("pay", {"amount": 5}), ("read", {"id": 1})]))
+    walk(thread_id)
+    return thread_id
+
+
+def test_it_names_what_runs_what_is_asked_and_what_stands(shop: Any) -> None:
+    with registry.override("paying", lambda: graphs.agent(graphs.into([]))):
+        thread_id = paid()
+        past = history.safety_sheet(thread_id, first_at(thread_id, "tools"))
+        assert [(line.name, line.count, line.idempotent) for line in past.runs] == [("read", 1, True)]
+        assert [(one.who, one.node, one.calls) for one in past.asks] == [("ledger", "tools", ("pay",))]
+        assert past.asks == past.ledger_asks and not past.harmful
+        assert [(line.name, line.idempotent) for line in past.later] == [("pay", False)]
+        assert {(line.name, line.why) for line in past.nodes} == {("tools", "next")}
+        assert not past.stands
+        end = history.safety_sheet(thread_id)
+        assert [(one.name, one.verdict, one.text) for one in end.stands] == [("pay", "approve", "paid 5")]
+        assert not (end.runs or end.asks or end.nodes)
+
+
+def test_siblings_of_a_paused_step_that_run_again_are_named(shop: Any) -> None:
+    with registry.override("paying", lambda: graphs.agent(graphs.into([]), mode="per_call")):
+        calls: Any = [("pay", {"amount": 5}), ("wipe", {"path": "/"}), ("read", {"id": 1})]
+        thread_id = driving.start("paying", graphs.turns(calls))
+        (ask, _) = driving.step(thread_id).asks
+        sheet = history.safety_sheet(thread_id, kind="replay head")
+        assert [line.name for line in sheet.runs] == ["read"]
+        assert {(line.name, line.why) for line in sheet.nodes} == {("tools", "sibling")}
+        assert ask.interrupt_id in {one.interrupt_id for one in sheet.hides}
+        assert sorted(one.calls for one in sheet.asks) == [("pay",), ("wipe",)]
+
+
+def test_calls_that_are_not_idempotent_and_run_unasked_are_marked(shop: Any) -> None:
+    with registry.override("paying", lambda: graphs.agent(graphs.into([]), policy={})):
+        thread_id = paid()
+        sheet = history.safety_sheet(thread_id, first_at(thread_id, "model"))
+        assert [line.name for line in sheet.harmful] == ["pay"]
+        assert [line.name for line in sheet.runs] == ["pay", "read"]
+
+
+def test_answers_to_plain_questions_that_stand_are_listed(shop: Any) -> None:
+    journey = made("beside")
+    with registered(journey):
+        thread_id = journey.begin()
+        walk(thread_id)
+        sheet = history.safety_sheet(thread_id, first_at(thread_id, "after"))
+        (stands,) = sheet.stands
+        assert (stands.name, stands.verdict) == ("twice", "answer")
+        assert history.safety_sheet(thread_id, stands.checkpoint_id).stands == ()
+        fork = history.fork(thread_id, first_at(thread_id, "after"), author="olga")
+        assert history.safety_sheet(fork).stands == sheet.stands
+
+
+@pytest.mark.parametrize(
+    ("change", "due"),
+    [({"message": "Stop."}, ["model"]), ({"as_node": "model"}, ["HumanInTheLoopMiddleware.after_model"])],
+)
+def test_after_a_change_only_the_next_step_is_said(shop: Any, change: Any, due: list[str]) -> None:
+    with registry.override("paying", lambda: graphs.agent(graphs.into([]))):
+        thread_id = paid()
+        at = first_at(thread_id, "HumanInTheLoopMiddleware.after_model")
+        before = everything(thread_id)
+        sheet = history.safety_sheet(thread_id, at, **change)
+        assert ([line.name for line in sheet.nodes], sheet.known) == (due, False)
+        assert everything(thread_id) == before
+        fork = history.fork(thread_id, at, author="olga", **change)
+        driving.step(fork)
+        (update,) = [one for one in history.timeline(fork).steps if one.source == "update"]
+        assert list(update.next) == due
+
+
+def test_a_long_way_is_cut_and_said_to_be(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "MAX_STEPS", 3)
+    monkeypatch.setattr(afterwards, "MAX_STEPS", 3)
+    with registry.override("paying", lambda: graphs.agent(graphs.into([]), policy={})):
+        thread_id = paid()
+        assert history.safety_sheet(thread_id, ids(thread_id)[-1]).cut
