@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.conf import settings
 from django.db import close_old_connections, connection
 
-from agents import runs
+from agents import runs, workers
 from agents.runs import Lease
 
 DEPLOY = "deploy"  # the reason of a drain because this process ends
@@ -73,8 +73,18 @@ class Heartbeat:
                 beaten_at = time.monotonic()
                 for lease, told in held:
                     self._beat_one(lease, told)
+                self._say_here({lease.worker for lease, _ in held})
             close_old_connections()
         connection.close()
+
+    def _say_here(self, names: Iterable[str]) -> None:
+        """A poller that executes a long run has no time to say that its process is there."""
+        try:
+            for name in names:
+                workers.seen(name)
+        except Exception as error:
+            log.info("the process was not noted (%s)", type(error).__name__)
+            connection.close()
 
     def _look_for_stops(self, held: Sequence[Held]) -> None:
         """Hear of people's wish to stop sooner than by a beat: one query for all runs of this process."""

@@ -124,6 +124,7 @@ class Run(models.Model):
                 name="run_queue",
                 condition=models.Q(status__in=["pending", "running"]),
             ),
+            models.Index(fields=["-finished_at"], name="run_finished", condition=models.Q(finished_at__isnull=False)),
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -16,7 +17,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection, transaction
 
-from agents import runner, runs, streams
+from agents import runner, runs, streams, workers
 from agents.heartbeat import heartbeat
 from agents.outcome import StreamEvent
 from agents.runs import Lease
@@ -24,6 +25,8 @@ from reviews import live
 from reviews.intake import record_outcome
 
 log = logging.getLogger(__name__)
+
+TIDY_SECONDS = 600.0  # between two deletions of old rows, in each process
 
 _worker = runs.new_worker_name()
 _worker_pid = 0
@@ -115,12 +118,23 @@ class Poller(threading.Thread):
         self._poll = poll
         self._ending = threading.Event()
         self._failures = 0  # in a row
+        self._tidy_at = time.monotonic() + TIDY_SECONDS
 
     def run(self) -> None:
+        self._note(workers.seen)
         while not self._ending.wait(self._pause()):
             self._sweep()
             close_old_connections()
+        self._note(workers.gone)
         connection.close()
+
+    def _note(self, what: Callable[[str], None]) -> None:
+        """Tell the status page that this process is there, or leaves. Nothing depends on it."""
+        try:
+            what(worker_name())
+        except Exception as error:
+            log.info("the process was not noted (%s)", type(error).__name__)
+            connection.close()
 
     def _pause(self) -> float:
         """Return the seconds to the next sweep; while the database is away, up to a minute."""
@@ -138,6 +152,19 @@ class Poller(threading.Thread):
             log.exception("the poller failed; it tries again")
         else:
             self._failures = 0
+            self._note(workers.seen)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Now and then, delete streams that nobody needs, and forget processes that died."""
+        if time.monotonic() < self._tidy_at:
+            return
+        self._tidy_at = time.monotonic() + TIDY_SECONDS
+        try:
+            streams.prune()
+            workers.sweep()
+        except Exception:
+            log.exception("old rows were not deleted; the poller tries again later")
 
     def stop(self, *, timeout: float = 10) -> None:
         """Drain what this process runs, and wait for the poller to end."""

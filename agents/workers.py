@@ -1,0 +1,45 @@
+"""Who runs graphs: each process says that it is there, through its poller and, while it is at work, its heartbeat."""
+
+from __future__ import annotations
+
+import os
+import socket
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from agents.models import Worker
+
+FORGET_SECONDS = 24 * 3600  # rows of processes that died without a word
+
+
+def alive_seconds() -> float:
+    """Return after how long without a word a process counts as gone."""
+    return float(max(settings.LEASE_SECONDS, settings.HEARTBEAT_SECONDS * 2, settings.POLL_SECONDS * 3))
+
+
+def seen(name: str) -> None:
+    """Note that a process is there."""
+    if not Worker.objects.filter(pk=name).update(last_seen=Now()):
+        facts = {"host": socket.gethostname()[:100], "pid": os.getpid()}
+        Worker.objects.update_or_create(name=name, defaults=facts, create_defaults=facts)
+
+
+def gone(name: str) -> None:
+    """Note that a process leaves in good order."""
+    Worker.objects.filter(pk=name).delete()
+
+
+def sweep() -> int:
+    """Forget processes that were not heard of for a day. Returns how many."""
+    count, _ = Worker.objects.filter(last_seen__lt=Now() - timedelta(seconds=FORGET_SECONDS)).delete()
+    return count
+
+
+def alive() -> QuerySet[Worker]:
+    """Return the processes that were heard of lately, the longest serving first."""
+    return Worker.objects.filter(last_seen__gte=Now() - timedelta(seconds=alive_seconds())).order_by(
+        "started_at", "name"
+    )
