@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agents import history
+from agents.history import Point
 from agents.outcome import MessageView, Snapshot, ToolCallView, from_canonical
 from reviews.diffs import Change, changes
 from reviews.strict_json import same
@@ -28,13 +30,13 @@ class MessageChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """Messages ``before`` and ``after`` are counts. ``same_values``: names. ``cut``: more differs."""
+    """``same_values``: names of what did not change; ``cut``: more differs; ``unread``: what could not be compared."""
 
-    before: int
-    after: int
     messages: tuple[MessageChange, ...]
     values: tuple[Change, ...]
+    same_messages: int
     same_values: tuple[str, ...]
+    unread: tuple[str, ...] = ()
     cut: bool = False
 
     @property
@@ -42,18 +44,43 @@ class Difference:
         return not (self.messages or self.values)
 
 
-def compare(old: Snapshot | None, new: Snapshot) -> Difference:
-    """Return what is in ``new`` and was not in ``old`` (None: nothing was before), and the other way round."""
-    told = list(_messages(old.messages if old else (), new.messages))
-    before, after = (_named(from_canonical(one.values)) if one else {} for one in (old, new))
-    differing = list(_values(before, after))
+def compare(old: Point | None, new: Snapshot) -> Difference:
+    """Return what is in ``new`` and not in ``old`` (None: nothing was before), and the other way round.
+
+    Only what differs is loaded of ``old``. Raises UnknownCheckpoint.
+    """
+    values = _named(from_canonical(new.values))
+    if old is None:
+        messages = [_told("added", None, one) for one in new.messages]
+        differing = [Change(str(name), None, value, "added") for name, value in values.items()]
+        return _difference(messages, differing, same_messages=0, names=())
+    found = history.compare(old, Point(new.thread_id, new.checkpoint_id, new.namespace))
+    messages = [_told(one.kind, one.before, one.after) for one in found.messages]
+    changed = {one.name for one in found.values}
+    return _difference(
+        [one for one in messages if one.parts or one.kind != "changed"],
+        [change for one in found.values for change in _value(one)],
+        same_messages=found.same_messages,
+        names=tuple(str(name) for name in values if name not in changed),
+        unread=found.unread,
+    )
+
+
+def _difference(
+    messages: Sequence[MessageChange],
+    values: Sequence[Change],
+    *,
+    same_messages: int,
+    names: tuple[str, ...],
+    unread: tuple[str, ...] = (),
+) -> Difference:
     return Difference(
-        before=len(old.messages) if old else 0,
-        after=len(new.messages),
-        messages=tuple(told[:MOST_MESSAGES]),
-        values=tuple(differing[:MOST_CHANGES]),
-        same_values=tuple(str(name) for name in after if name in before and same(before[name], after[name])),
-        cut=len(told) > MOST_MESSAGES or len(differing) > MOST_CHANGES,
+        tuple(messages[:MOST_MESSAGES]),
+        tuple(values[:MOST_CHANGES]),
+        same_messages,
+        names,
+        unread,
+        cut=len(messages) > MOST_MESSAGES or len(values) > MOST_CHANGES,
     )
 
 
@@ -66,25 +93,16 @@ def shared(old: Sequence[MessageView], new: Sequence[MessageView]) -> int:
     return next((at for at in range(limit) if old[at] != new[at]), limit)
 
 
-def _messages(old: Sequence[MessageView], new: Sequence[MessageView]) -> Iterator[MessageChange]:
-    start = shared(old, new)
-    before = {_key(one, at): one for at, one in enumerate(old[start:])}
-    after = {_key(one, at): one for at, one in enumerate(new[start:])}
-    for key, one in before.items():
-        if key not in after:
-            yield MessageChange("removed", _who(one), tuple(_parts(one, None)))
-    for key, one in after.items():
-        if key not in before:
-            yield MessageChange("added", _who(one), tuple(_parts(None, one)))
-        elif parts := tuple(_parts(before[key], one)):
-            yield MessageChange("changed", _who(one), parts)
-
-
-def _key(message: MessageView, at: int) -> str:
-    return message.id or f"at {at}"  # what has no id can only be told apart by its place
+def _told(kind: Kind, old: MessageView | None, new: MessageView | None) -> MessageChange:
+    one = new or old
+    who = _who(one) if one else ""
+    return MessageChange(kind, who, tuple(_parts(old, new)))
 
 
 def _who(message: MessageView) -> str:
+    """Name who speaks; a result bears the name of its tool."""
+    if message.role == "tool" and message.name:
+        return f"result {message.name}"
     return WHO.get(message.role, message.role)
 
 
@@ -114,7 +132,17 @@ def _named(values: Any) -> Mapping[Any, Any]:
     return values if isinstance(values, Mapping) else {"value": values}
 
 
-def _values(old: Any, new: Any, path: Path = ()) -> Iterator[Change]:
+def _value(change: history.ValueChange) -> Iterator[Change]:
+    path: Path = (change.name, change.key) if change.key else (change.name,)
+    before = None if change.before is None else from_canonical(change.before)
+    after = None if change.after is None else from_canonical(change.after)
+    if change.kind == "changed":
+        yield from _values(before, after, path)
+    else:
+        yield Change(_written(path), before, after, change.kind)
+
+
+def _values(old: Any, new: Any, path: Path) -> Iterator[Change]:
     """Yield what differs, as deep as both sides are of one kind; each with its path, as people write it."""
     if isinstance(old, dict) and isinstance(new, dict) and (old or new):
         for change in changes(old, new):

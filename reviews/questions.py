@@ -28,6 +28,7 @@ class Question:
     sheets: list[Sheet]
     current: Sheet | None
     may_decide: bool
+    may_operate: bool = False
     drafts: dict[int, Draft] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_urlsafe(18))
     problems: list[str] = field(default_factory=list)
@@ -50,6 +51,16 @@ class Question:
         """Say in one word what was decided: "rejected"; "decided" where there were several actions."""
         made = [getattr(sheet.action, "decision", None) for sheet in self.sheets]
         return VERDICT_WORDS.get(made[0].verdict, "decided") if len(made) == 1 and made[0] else "decided"
+
+    @property
+    def was_rejected(self) -> bool:
+        made = [getattr(sheet.action, "decision", None) for sheet in self.sheets]
+        return any(decision is not None and decision.verdict == "reject" for decision in made)
+
+    @property
+    def may_correct(self) -> bool:
+        """Whether its reader may go back before what was rejected: operators, and those who may decide."""
+        return self.was_rejected and (self.may_decide or self.may_operate)
 
     @property
     def several(self) -> bool:
@@ -158,7 +169,8 @@ def read(
     if current is not None and raw is not None:
         current.raw = raw
     may_decide = agents_for(user, Role.REVIEWER).filter(pk=interrupt.agent_id).exists()
-    return Question(interrupt, sheets, current, may_decide, kept)
+    may_operate = agents_for(user, Role.OPERATOR).filter(pk=interrupt.agent_id).exists()
+    return Question(interrupt, sheets, current, may_decide, may_operate, kept)
 
 
 def _actions(interrupt: Interrupt) -> list[Action]:

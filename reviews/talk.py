@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from agents.models import Agent, Run, Thread
+from django.db.models import Q
+
+from agents.models import Run, Thread
 from agents.outcome import MessageView, ToolCallView
 from reviews.models import Action, Decision, Interrupt
 from reviews.people import name_of
@@ -122,22 +124,26 @@ def read(thread: Thread, messages: Sequence[MessageView]) -> list[Said]:
     """Turn the stored messages of ``thread`` into what is shown, each call with what was asked about it."""
     asked = _asked_calls(thread)
     authors = _authors(thread, messages)
-    return [_said(message, agent=thread.agent, asked=asked, authors=authors) for message in messages]
+    return [_said(message, thread=thread, asked=asked, authors=authors) for message in messages]
 
 
 def as_it_stood(thread: Thread, messages: Sequence[MessageView]) -> list[Said]:
     """Turn the messages of a checkpoint into what is shown of the past: nothing that was decided or asked later."""
     authors = _authors(thread, messages)
-    return [_said(message, agent=thread.agent, asked={}, authors=authors) for message in messages]
+    return [_said(message, thread=thread, asked={}, authors=authors) for message in messages]
 
 
-def _said(message: MessageView, *, agent: Agent, asked: dict[tuple[str, str], Action], authors: dict[str, str]) -> Said:
+def _said(
+    message: MessageView, *, thread: Thread, asked: dict[tuple[str, str], Action], authors: dict[str, str]
+) -> Said:
     voice, who = _voice(message, authors)
-    if voice == "agent" and who in ("", agent.name):
-        who = agent.title
+    if voice == "agent" and who in ("", thread.agent.name):
+        who = thread.agent.title
     calls = []
     for view in message.calls:
         action = asked.get((message.id, view.id))
+        if action and view.result is None and action.interrupt.thread_id != thread.pk:
+            action = None  # decided where this was forked from: that counts for what stands, and for nothing new
         steps = steps_of(action) if action else unasked_steps(view, answered=False)
         calls.append(TalkCall(view, steps, action))
     return Said(voice, who, message.content, tuple(calls), message.id)
@@ -158,17 +164,21 @@ def _voice(message: MessageView, authors: dict[str, str]) -> tuple[Voice, str]:
 def _authors(thread: Thread, messages: Sequence[MessageView]) -> dict[str, str]:
     """Map message id to who sent it from this desk: the id of such a message is that of its run."""
     own = {message.id for message in messages if message.role == "human"}
-    runs = Run.objects.filter(thread=thread, kind=Run.Kind.INPUT).exclude(author="").values_list("pk", "author")
+    told = Run.objects.filter(thread__in=thread.lineage(), kind__in=[Run.Kind.INPUT, Run.Kind.REPLAY])
+    runs = told.exclude(author="").values_list("pk", "author")
     return {str(pk): author for pk, author in runs if str(pk) in own}
 
 
 def _asked_calls(thread: Thread) -> dict[tuple[str, str], Action]:
-    """Map (message id, call id) to the newest action that asks about it."""
+    """Map (message id, call id) to the newest action that asks about it; what was decided before a fork, too."""
+    lineage = thread.lineage()
     actions: Iterable[Any] = (
-        Action.objects.filter(interrupt__thread=thread)
+        Action.objects.filter(interrupt__thread__in=lineage)
+        .filter(Q(interrupt__thread=thread) | Q(decision__isnull=False))
         .exclude(tool_call_id="")
         .select_related("interrupt", "decision", "decision__user")
         .defer(*HEAVY, *(f"interrupt__{name}" for name in ("value", "siblings", "response_schema")))
         .order_by("pk")
     )
-    return {(action.message_id, action.tool_call_id): action for action in actions}
+    nearest_last = sorted(actions, key=lambda action: -lineage.index(action.interrupt.thread_id))
+    return {(action.message_id, action.tool_call_id): action for action in nearest_last}

@@ -196,7 +196,9 @@ class _Reading:
             return f"Asks: {asked[0].title}", ""
         if ran := self.calls.get(step.parent_id):
             return "Ran", ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in ran.items())
-        return ("Step of", ", ".join(step.nodes)) if step.nodes else ("Step", "")
+        if step.nodes == ("__start__",):
+            return "Takes the input in", ""
+        return ("", ", ".join(step.nodes)) if step.nodes else ("Step", "")
 
     def _calls(self) -> Mapping[str, Mapping[str, int]]:
         """Map checkpoints to the tools that were called in their next step, with how often."""

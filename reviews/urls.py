@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, register_converter
 
-from reviews.views import audit, checkpoints, inbox, interrupt, messages, person, sign_in, stream, thread
+from reviews.views import audit, checkpoints, forks, inbox, interrupt, messages, person, sign_in, stream, thread
 
 
 class ThreadId:
@@ -28,6 +28,7 @@ urlpatterns = [
     path("interrupts/<int:pk>/row/", inbox.row, name="row"),
     path("interrupts/<int:pk>/draft/", interrupt.draft, name="draft"),
     path("interrupts/<int:pk>/changed/", interrupt.changed, name="changed"),
+    path("interrupts/<int:pk>/again/", forks.correct, name="correct"),
     path("interrupts/<int:pk>/download/", interrupt.download, name="download"),
     path("threads/", thread.index, name="threads"),
     path("threads/<thread:pk>/", thread.show, name="thread"),
@@ -38,6 +39,8 @@ urlpatterns = [
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/", checkpoints.show, name="checkpoint"),
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/raw/", checkpoints.download, name="raw"),
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/label/", checkpoints.label, name="label"),
+    path("threads/<thread:pk>/checkpoints/<str:checkpoint>/fork/", forks.fork, name="fork"),
+    path("threads/<thread:pk>/checkpoints/<str:checkpoint>/rewind/", forks.rewind, name="rewind"),
     path("threads/<thread:pk>/anyway/", messages.anyway, name="anyway"),
     path("threads/<thread:pk>/queue/clear/", messages.clear, name="clear"),
     path("threads/<thread:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),

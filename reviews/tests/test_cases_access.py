@@ -42,6 +42,9 @@ READ = {
     "raw": OWN,
     "label": NEVER,
     "beside": OWN,
+    "fork": (403, 200, 403, 200, 404, 404, IN),
+    "rewind": (403, 200, 403, 200, 404, 404, IN),
+    "correct": NEVER,
     "agents": ANY,
     "audit": (403, 403, 200, 200, 403, 404, IN),
     "entry": (403, 403, 200, 200, 403, 404, IN),
@@ -69,6 +72,9 @@ WRITE = {
     "retry": (403, IN, 403, IN, 404, 404, 401),
     "anyway": (403, 200, 403, 200, 404, 404, 401),  # shows what it would withdraw
     "replay": (403, 422, 403, 422, 404, 404, 401),
+    "fork": (403, 409, 403, 409, 404, 404, 401),  # the form does not say what its sender has seen
+    "rewind": (403, 409, 403, 409, 404, 404, 401),
+    "correct": (IN, IN, 403, IN, 404, 404, 401),  # leads back: nothing was rejected here
     "label": (IN, IN, 403, IN, 404, 404, 401),
     "audit": (403, 403, IN, IN, 403, 404, 401),
     "settings": (IN, IN, IN, IN, IN, IN, 401),
@@ -115,6 +121,8 @@ def address(name: str, row: Interrupt) -> str:
 def form(name: str, row: Interrupt) -> dict[str, Any]:
     if name in ("thread", "threads"):
         return {"text": "Hello", "agent": "support", "submit_token": "s"}
+    if name in ("fork", "rewind"):
+        return {"go": "plain"}
     if name == "label":
         return {"name": secrets.token_hex(4)}
     fields = {"version": row.version, "digest": row.digest, "submit_token": "t", "action": 1}

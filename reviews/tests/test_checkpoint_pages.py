@@ -134,7 +134,7 @@ def test_a_thread_without_checkpoints_says_so(desk: Desk) -> None:
     assert "No step is stored yet" in answer
 
 
-# -------------------------------------------------------------------------------------------------------- one checkpoint
+# ------------------------------------------------------------------------------------------------------ one checkpoint
 
 
 def test_a_checkpoint_shows_what_it_changed_and_the_page_it_is_on(desk: Desk) -> None:
@@ -152,7 +152,7 @@ def test_the_parent_is_what_it_is_compared_with(desk: Desk) -> None:
     row = paid(desk)
     after = ids(row.thread)[ids(row.thread).index(asked_at(row)) - 2]  # the middleware's own step comes first
     answer = desk.ann.open(place(row.thread, after))
-    assert "agent result pay: " in answer
+    assert "result pay: " in answer
     assert "paid 5" in answer
 
 

@@ -263,35 +263,29 @@ class Choice:
 def _difference(request: HttpRequest, thread: Thread, snapshot: Snapshot) -> dict[str, Any]:
     """Compare with the parent, or with what ``with`` names: ``head`` or ``<thread>:<checkpoint>``."""
     wanted = request.GET.get("with", "")
-    other, name = _other(request, thread, snapshot, wanted)
-    if not wanted and other is None and snapshot.parent_id:
-        other = _snapshot(Point(thread.pk, snapshot.parent_id, snapshot.namespace), lenient=True)
+    parent = Point(thread.pk, snapshot.parent_id, snapshot.namespace) if snapshot.parent_id else None
+    try:
+        other = _other(request, thread, snapshot, wanted) if wanted else parent
+        step = history.step_at(other) if other else None
+        found = comparing.compare(other, snapshot)
+    except UnknownCheckpoint:
+        if wanted:
+            raise Http404 from None
+        step, found = None, comparing.compare(None, snapshot)  # the parent was pruned away
     return {
         "with": wanted,
-        "other": other,
-        "other_name": name,
-        "difference": comparing.compare(other, snapshot),
+        "other": step,
+        "other_thread": Thread.objects.get(pk=step.point.thread_id) if wanted and step else None,
+        "difference": found,
         "choices": [] if snapshot.namespace else _choices(thread, snapshot),
     }
 
 
-def _other(request: HttpRequest, thread: Thread, snapshot: Snapshot, wanted: str) -> tuple[Snapshot | None, str]:
-    if not wanted:
-        return None, ""
-    if wanted == "head":
-        return find_checkpoint(thread, "", snapshot.namespace), "the head"
-    point = other_point(request, wanted if ":" in wanted else f"{thread.pk}:{wanted}")
-    title = "" if point.thread_id == thread.pk else Thread.objects.get(pk=point.thread_id).title or point.thread_id
-    return _snapshot(point), title
-
-
-def _snapshot(point: Point, *, lenient: bool = False) -> Snapshot | None:
-    try:
-        return history.state_at(point.thread_id, point.checkpoint_id, point.namespace)
-    except UnknownCheckpoint:
-        if lenient:  # a parent that was pruned away
-            return None
-        raise Http404 from None
+def _other(request: HttpRequest, thread: Thread, snapshot: Snapshot, wanted: str) -> Point:
+    if wanted != "head":
+        return other_point(request, wanted if ":" in wanted else f"{thread.pk}:{wanted}")
+    steps = history.timeline(thread.pk, namespace=snapshot.namespace, limit=1).steps
+    return steps[0].point
 
 
 def _choices(thread: Thread, snapshot: Snapshot) -> list[Choice]:
