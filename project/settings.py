@@ -218,6 +218,7 @@ CONTENT_SECURITY_POLICY = {
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]  # asked for from inside, without TLS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
@@ -227,7 +228,7 @@ LOGGING: dict[str, Any] = {
     "disable_existing_loggers": False,
     "formatters": {
         "json": {"()": "project.logs.JsonFormatter"},
-        "plain": {"format": "%(levelname)s %(name)s: %(message)s"},
+        "plain": {"()": "project.logs.PlainFormatter"},
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain" if EMBEDDED else "json"}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="WARNING" if EMBEDDED else "INFO")},

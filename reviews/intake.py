@@ -6,6 +6,7 @@ rows are the truth; the head is only compared with them. Locks are taken in the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +22,8 @@ from reviews import audit, dialects, live
 from reviews.audit import CallFacts, Kind, On
 from reviews.filing import file_ask, storable
 from reviews.models import Action, Interrupt
+
+log = logging.getLogger(__name__)
 
 OPEN, DECIDED, APPLIED, WITHDRAWN = Interrupt.Status
 
@@ -47,6 +50,9 @@ def record_outcome(outcome: Outcome) -> list[Interrupt]:
         filing.withdraw_missing()
         filing.report_incidents()
         filing.close()
+    filed = [row.pk for row in filing.filed]
+    told = {"run": outcome.run_id, "on_thread": outcome.thread_id, "status": outcome.status, "interrupts": filed}
+    log.info("outcome filed", extra=told)
     return filing.filed
 
 

@@ -183,6 +183,20 @@ def look_again(user: Any, thread: Thread, *, submit_token: str) -> str:
 
 
 @transaction.atomic
+def go_on(user: Any, thread: Thread, *, submit_token: str) -> str:
+    """Let the agent go on from its head, as after a stop: what was approved runs. Returns the run's id.
+
+    Raises Refused while something else is under way.
+    """
+    Thread.objects.select_for_update().get(pk=thread.pk)
+    if thread.runs.filter(status__in=Run.ACTIVE).exclude(kind=Run.Kind.INPUT).exists():
+        raise Refused("Something is under way already.")
+    run_id = _enqueue(user, thread, kind=Run.Kind.REPLAY, payload={"retry": True}, submit_token=submit_token)
+    _log(Kind.REPLAYED, user, thread, run=run_id, code="go on")
+    return run_id
+
+
+@transaction.atomic
 def replay_head(user: Any, thread: Thread, *, submit_token: str) -> None:
     """Run the head of a stuck thread again, so that it asks afresh. Raises Refused."""
     if not Thread.objects.select_for_update().filter(pk=thread.pk, stuck=True).exists():
