@@ -35,7 +35,7 @@ def fork(
     fork should go on and its agent cannot.
     """
     with transaction.atomic():
-        source = _thread(thread_id)
+        source = _thread(thread_id, lock=bool(submit_token))  # a fork that is sent twice waits for the first
         if submit_token and (first := _same_submit(thread_id, author, submit_token)):
             return first
         stored = _stored(thread_id, checkpoint_id)
@@ -90,8 +90,9 @@ def check(thread_id: str, checkpoint_id: str, start: Start) -> None:
 # ---------------------------------------------------------------------------------------------------------------- parts
 
 
-def _thread(thread_id: str) -> Thread:
-    thread = Thread.objects.filter(pk=thread_id).first()
+def _thread(thread_id: str, *, lock: bool = False) -> Thread:
+    threads = Thread.objects.select_for_update() if lock else Thread.objects.all()
+    thread = threads.filter(pk=thread_id).first()
     if thread is None:
         raise runs.UnknownThread(f"There is no thread {thread_id}.")
     return thread

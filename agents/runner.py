@@ -356,7 +356,7 @@ class _Drive:
 
         They were gone, or the run failed before the answer did anything, or a replay has left them behind.
         """
-        if self.lease.kind == "replay" and head.landed:
+        if self.lease.kind == "replay" and head.landed and not (self.lease.payload or {}).get("retry"):
             return replays.left_behind(self.lease.thread_id, head.asks)
         if self.lease.kind != "resume":
             return ()

@@ -181,7 +181,7 @@ class _Reading:
             left=row["left_id"],
             asked=len(asked),
             answered=sum("output" in task for task in asked),
-            failed=any("__error__" in task for task in tasks),
+            failed=any("__error__" in task and "output" not in task for task in tasks),
             is_head=is_head,
             nested=tuple(self.nested.get(row["checkpoint_id"], ())),
             forks=tuple(self.forks.get(row["checkpoint_id"], ())),
