@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, register_converter
 
-from reviews.views import audit, checkpoints, forks, inbox, interrupt, messages, person, sign_in, stream, thread
+from reviews.views import audit, checkpoints, forks, inbox, interrupt, messages, person, queue, sign_in, stream, thread
 
 
 class ThreadId:
@@ -47,6 +47,8 @@ urlpatterns = [
     path("threads/<thread:pk>/queue/<uuid:run>/move/", messages.move, name="move"),
     path("threads/<thread:pk>/runs/<uuid:run>/stop/", messages.stop, name="stop"),
     path("threads/<thread:pk>/runs/<uuid:run>/retry/", messages.retry, name="retry"),
+    path("queue/", queue.index, name="queue"),
+    path("threads/<thread:pk>/repair/", queue.repair, name="repair"),
     path("agents/", thread.agents, name="agents"),
     path("audit/", audit.index, name="audit"),
     path("audit/<int:seq>/", audit.entry, name="entry"),

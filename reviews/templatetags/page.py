@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from reviews import inbox, values
+from reviews import inbox, status, values
 from reviews.diffs import word_diff
 from reviews.models import Preference, Role
 from reviews.people import name_of, roles_of
@@ -39,6 +39,8 @@ class Bar:
     theme: str
     letters: bool
     reads_audit: bool
+    sees_queue: bool
+    banner: str
     is_administrator: bool
 
 
@@ -57,6 +59,8 @@ def bar(context: dict[str, Any]) -> Bar | None:
         theme=preference.theme,
         letters=preference.letters,
         reads_audit=user.is_superuser or Role.AUDITOR in roles,
+        sees_queue=status.may_look(user),
+        banner=status.banner(),
         is_administrator=user.is_superuser,
     )
 

@@ -57,6 +57,8 @@ READ = {
     "stop": NEVER,
     "retry": NEVER,
     "anyway": (403, IN, 403, IN, 404, 404, IN),
+    "queue": (403, 200, 200, 200, 403, 403, IN),
+    "repair": NEVER,
     "replay": NEVER,
 }
 # What a POST of a right form answers, for addresses that take one; all others answer 405 to everybody.
@@ -71,6 +73,7 @@ WRITE = {
     "stop": (403, IN, 403, IN, 404, 404, 401),
     "retry": (403, IN, 403, IN, 404, 404, 401),
     "anyway": (403, 200, 403, 200, 404, 404, 401),  # shows what it would withdraw
+    "repair": (403, IN, 403, IN, 404, 404, 401),
     "replay": (403, 422, 403, 422, 404, 404, 401),
     "fork": (403, 409, 403, 409, 404, 404, 401),  # the form does not say what its sender has seen
     "rewind": (403, 409, 403, 409, 404, 404, 401),

@@ -8,11 +8,11 @@ import pytest
 from django.conf import settings as django_settings
 from django.urls import reverse
 
-from agents import runs
+from agents import runs, workers
 from agents.models import Agent, Run, Thread
 from reviews.audit import Kind
 from reviews.models import AuditEntry, Interrupt
-from reviews.tests.cast import Cast, ask_calls, file_outcome, outcome_of
+from reviews.tests.cast import Cast, ask_calls, file_outcome, new_thread, outcome_of
 from reviews.tests.door import Answer, Desk, Visitor
 from reviews.tests.pages import Page
 
@@ -223,3 +223,51 @@ def test_the_strategy_of_the_agent_is_chosen_unless_somebody_chooses_another(olg
     assert refused.status == 422 and refused.typed("text") == "Next"
     assert write(olga, cast.thread, "Later", strategy="enqueue").status == 302
     assert texts(cast.thread) == ["Later"]
+
+
+# ----------------------------------------------------------------------------------------------------- the queue's page
+
+
+def test_the_queue_page_shows_what_failed_runs_waits_and_is_held(
+    olga: Visitor, cast: Cast, question: Interrupt
+) -> None:
+    write(olga, cast.thread, "Held one")
+    for title in ("Failed", "Running", "Pending"):
+        write(olga, new_thread(title), title)
+    failed, running, _ = Thread.objects.exclude(pk=cast.thread.pk).order_by("created_at")
+    file_outcome(failed, status="error", error="TimeoutError: payment service")
+    begin(running)
+    page = olga.open(reverse("reviews:queue"))
+    for words in ("TimeoutError: payment service", "held", "running", "pending", "worker-1", "Try again", "last beat"):
+        assert words in page
+    for state in ("failed", "held", "running", "pending"):
+        assert f"<b>1</b><span>{state}</span>" in page.html
+    assert 'role="img" aria-label="Runs ended in each minute of the last hour: 2 in all' in page.html
+    assert "The same numbers as a table" in page
+
+
+def test_the_finder_of_lost_requests_offers_what_to_do_next(olga: Visitor, cast: Cast, question: Interrupt) -> None:
+    Interrupt.objects.filter(pk=question.pk).update(status="withdrawn")
+    page = olga.open(reverse("reviews:queue"))
+    assert "thread without a question" in page and "Look again" in page
+    olga.press(page, "look", name="verb")
+    run = runs.queue(cast.thread.pk)[0]
+    assert (run.kind, run.payload) == ("replay", {"look": True})
+
+
+def test_the_queue_page_is_not_for_who_only_reviews(cast: Cast, olga: Visitor) -> None:
+    ann = Visitor(cast.ann)
+    assert ann.open(reverse("reviews:queue")).status == 403
+    assert reverse("reviews:queue") not in ann.open(reverse("reviews:inbox")).html
+    aude = Visitor(cast.aude).open(reverse("reviews:queue"))
+    assert aude.status == 200 and "Nothing is lost" in aude
+
+
+def test_every_page_says_that_nobody_works(olga: Visitor) -> None:
+    assert "No worker is running" in olga.open(reverse("reviews:inbox"))
+    workers.seen("worker-1")
+    assert "No worker is running" not in olga.open(reverse("reviews:inbox"))
+
+
+def test_the_title_counts_what_is_open(olga: Visitor, question: Interrupt) -> None:
+    assert "<title>(1) Threads" in olga.open(reverse("reviews:threads")).html

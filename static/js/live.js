@@ -19,6 +19,25 @@
     line.dataset.state = state;
     line.querySelector(".dot").className = `dot ${dot}`;
     line.lastElementChild.textContent = words;
+    warn(state === "down");
+  }
+
+  // Said on every page: what is shown may be old. What the server says of its workers stays beside it.
+  function warn(isDown) {
+    const banner = document.getElementById("banner");
+    const told = banner?.querySelector("[data-line]");
+    if (!banner || Boolean(told) === isDown) return;
+    if (!isDown) return told.remove();
+    const words = document.createElement("p");
+    words.dataset.line = "";
+    words.textContent = "The line to the desk is down. This page asks every 30 s; what you send is kept or refused in words.";
+    banner.append(words);
+  }
+
+  // The number of open questions stands in the title too, for who looks at another tab.
+  function number() {
+    const count = parseInt(document.getElementById("open-count")?.textContent, 10) || 0;
+    document.title = (count ? `(${count}) ` : "") + document.title.replace(/^\(\d+\) /, "");
   }
 
   // What a page's other files hear of its socket: events of threads they watch, and that the line stands (again).
@@ -91,6 +110,7 @@
   }
 
   document.addEventListener("htmx:after:swap", () => {
+    number();
     const said = document.querySelector("[data-said]")?.dataset.said ?? "";
     if (said && said !== announce.last) announce(said);
     announce.last = said;
