@@ -143,7 +143,7 @@ def cancel(run_id: str, *, author: str) -> bool:
     with transaction.atomic():
         gone = waiting.filter(pk=run_id).update(**over, error=f"Cancelled by {author} before it started.")
         if gone:
-            waiting.filter(follows_id=run_id).update(
+            waiting.filter(follows=uuid.UUID(run_id)).update(
                 **over, error=f"Cancelled by {author} with the message it follows."
             )
     return bool(gone)

@@ -120,6 +120,7 @@ def base(thread_id: str) -> tuple[int, str | None]:
     The checkpoint is "" where nothing was stored yet, and None where no event names one: then it is the head.
     """
     rows = RunEvent.objects.filter(thread_id=thread_id, kind__in=BASES).order_by("-seq")
+    data: Any  # the field's values are what was told, not its bytes
     for seq, data in rows.values_list("seq", "data")[:20]:
         if "checkpoint" in data:
             return seq, data["checkpoint"]

@@ -77,7 +77,7 @@ def _described(one: StreamTransformer) -> Transformer:
         return Transformer(type(one).__name__, "agent", "yes" if _KNOWN[type(one)] else "no", modes)
     for source in ("langgraph", "langchain"):
         if module.partition(".")[0] == source:
-            return Transformer(type(one).__name__, source, "no", modes)  # type: ignore[arg-type]
+            return Transformer(type(one).__name__, source, "no", modes)
     return Transformer(type(one).__name__, "agent", _redacts(one, modes), modes)
 
 

@@ -44,7 +44,7 @@ def messages(thread_id: str) -> list[Any]:
 
 
 def assert_every_call_has_a_result(thread_id: str) -> None:
-    made = [call["id"] for one in messages(thread_id) if isinstance(one, AIMessage) for call in one.tool_calls]
+    made = [str(call["id"]) for one in messages(thread_id) if isinstance(one, AIMessage) for call in one.tool_calls]
     told = [one.tool_call_id for one in messages(thread_id) if isinstance(one, ToolMessage)]
     assert sorted(made) == sorted(told)
 

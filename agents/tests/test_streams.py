@@ -182,7 +182,7 @@ def chunk(text: Any, message_id: str, *, ns: tuple[str, ...] = (), **more: Any) 
     return {
         "type": "messages",
         "ns": ns,
-        "data": (AIMessageChunk(text, id=message_id, **more), {"langgraph_node": "model"}),
+        "data": (AIMessageChunk(content=text, id=message_id, **more), {"langgraph_node": "model"}),
     }
 
 
@@ -277,7 +277,7 @@ def test_reasoning_beside_the_content_is_told_too() -> None:
     assert read(part, ends=False).reasoning("run--1") == "hm"
 
 
-# ------------------------------------------------------------------------------------------------- writes and their pace
+# ------------------------------------------------------------------------------------------------ writes and their pace
 
 
 class Written:
@@ -380,7 +380,7 @@ def test_an_answer_of_the_database_that_was_lost_doubles_nothing(
 ) -> None:
     from django.db import OperationalError
 
-    thread_id, heard, failed = start("support", "hi"), list[StreamEvent](), []
+    thread_id, heard, failed = start("support", "hi"), list[StreamEvent](), list[Any]()
 
     def stored_but_not_told(*args: Any, **told: Any) -> None:
         written.really(*args, **told)
@@ -463,7 +463,7 @@ def test_a_newcomer_starts_at_a_checkpoint_and_hears_what_came_after_it_once(sho
             thread_id=thread_id, run_id=event.run_id, seq=event.seq, kind=event.kind, data=event.data
         )
         seq, checkpoint = streams.base(thread_id)
-        screen = Screen.of(history.conversation_at(thread_id, checkpoint))
+        screen = Screen.of(history.conversation_at(thread_id, checkpoint or ""))
         tail = [one for one in events[: event.seq] if one.seq > seq]
         screen.play(tail)
         assert screen.bubbles() == Screen().play(events[: event.seq]).bubbles(), event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -271,9 +272,8 @@ def test_a_run_under_v3_is_told_like_one_under_v2(shop: Any) -> None:
     """Nodes, calls, tools, checkpoints: the same kinds in the same order, whatever the protocol."""
     shapes = []
     for middleware in ([], [bringing(Plain)]):
-        with registry.override(
-            "either", lambda middleware=middleware: graphs.agent(graphs.into([]), middleware=middleware)
-        ):  # type: ignore[misc]
+        build = partial(graphs.agent, graphs.into([]), middleware=middleware)
+        with registry.override("either", build):
             thread_id = start("either", graphs.turns([("read", {"id": 1})]))
             assert step(thread_id).status == "success"
         events = told(thread_id)

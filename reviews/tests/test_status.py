@@ -131,7 +131,8 @@ def until(condition: Any) -> None:
 
 
 def test_a_process_that_says_nothing_is_not_alive_and_forgotten_after_a_day(cast: Cast) -> None:
-    workers.seen("quick"), workers.seen("dead"), workers.seen("quick")
+    for name in ("quick", "dead", "quick"):
+        workers.seen(name)
     age(Worker.objects.get(pk="dead"), last_seen=workers.alive_seconds() + 5)
     assert [one.name for one in workers.alive()] == ["quick"]
     age(Worker.objects.get(pk="dead"), last_seen=workers.FORGET_SECONDS)
