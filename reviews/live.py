@@ -64,7 +64,12 @@ def show(event: StreamEvent) -> None:
 
 def show_on_commit(events: Sequence[StreamEvent]) -> None:
     """Push events once the transaction that stores them is done."""
-    transaction.on_commit(lambda: [show(event) for event in events] and None, robust=True)
+    transaction.on_commit(lambda: _show_all(events), robust=True)
+
+
+def _show_all(events: Sequence[StreamEvent]) -> None:
+    for event in events:
+        show(event)
 
 
 def group_of(agent: str | None) -> str:
