@@ -244,7 +244,11 @@ class Sheet:
             "respond": "respond in its place",
         }
         missing = [word for verb, word in words.items() if verb not in self.action.allowed]
-        return f"The agent’s own rules do not let you {', '.join(missing)} here." if missing else ""
+        if not missing:
+            return ""
+        *first, last = missing
+        listed = f"{', '.join(first)} or {last}" if first else last
+        return f"The agent’s own rules do not let you {listed} here."
 
     @property
     def label(self) -> dict[str, str]:
