@@ -127,7 +127,9 @@ class Record:
         self._executions = _by_checkpoint(
             ToolExecution.objects.filter(**mine, namespace=namespace).defer("result").order_by("started_at", "pk")
         )
-        self._children = self._read_children(Checkpoint.objects.filter(thread_id=thread_id, outer_id__in=ids))
+        self._children = self._read_children(
+            Checkpoint.objects.filter(thread_id=thread_id, outer_id__in=ids).exclude(outer_id="")
+        )
 
     def tasks(self, row: Row) -> Sequence[Task]:
         return self._tasks.get(row.id, _NO_ROWS)

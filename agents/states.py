@@ -137,7 +137,7 @@ def node_of(task_path: str, sends: Sequence[str]) -> str:
 
 def _asked_inside(point: Point, task: str) -> dict[str, Asked]:
     """Return, by id, what was asked in the graphs that a task ran: there stands who really asked."""
-    inside = Checkpoint.objects.filter(thread_id=point.thread_id, outer_id=point.checkpoint_id)
+    inside = Checkpoint.objects.filter(thread_id=point.thread_id, outer_id=point.checkpoint_id).exclude(outer_id="")
     namespaces = inside.values_list("ns", flat=True).distinct()
     # A task that calls several graphs numbers the namespaces of all but the first.
     mine = [ns for ns in namespaces if ns == task or ns.startswith(f"{task}{NODES}")]

@@ -145,6 +145,7 @@ class _Reading:
     def _nested(self) -> Mapping[str, list[Nested]]:
         rows = (
             Checkpoint.objects.filter(thread_id=self.thread_id, outer_id__in=self.ids)
+            .exclude(outer_id="")  # said, because SQLite takes the partial index for nothing less
             .values("outer_id", "ns")
             .annotate(count=Count("pk"), first=Min("checkpoint_id"), last=Max("checkpoint_id"))
             .order_by("first")
