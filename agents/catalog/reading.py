@@ -10,7 +10,8 @@ from typing import Any, Literal
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 EDITED = re.compile(
-    r"\ANote: a human reviewer replaced this tool call.*?Executed instead: .*?(?:\n\s*|\Z)(?:Tool response:\s*)?", re.DOTALL
+    r"\ANote: a human reviewer replaced this tool call.*?Executed instead: .*?(?:\n\s*|\Z)(?:Tool response:\s*)?",
+    re.DOTALL,
 )
 REASON = re.compile(r"\AUser rejected the tool call for `.*?` with reason: (.*)", re.DOTALL)
 

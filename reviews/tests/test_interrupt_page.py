@@ -174,7 +174,7 @@ def test_only_what_is_allowed_has_a_button(cast: Cast, ann: Client) -> None:
     row = filed(cast, ask_calls(("pay", {"amount": 5}), allowed=("approve", "reject")))
     page = look(ann, path_of(row))
     assert {value for name, value in page.buttons() if name == "decision"} == {"approve", "reject"}
-    assert "do not let you change it, respond in its place" in page.text
+    assert "do not let you change it or respond in its place" in page.text
 
 
 def test_a_forged_verdict_is_refused(cast: Cast, ann: Client) -> None:
