@@ -99,6 +99,8 @@ class Person:
             field.select_option(value)
         else:
             field.fill(value)
+        state = self.page.locator(f'[id="state-{field.get_attribute("id")}"]')
+        expect(state).to_contain_text(re.compile("changed by you|not right yet"))
         expect(root.get_by_role("button", name=re.compile("with my change"))).to_be_visible()
 
 

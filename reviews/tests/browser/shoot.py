@@ -47,6 +47,7 @@ def shoot(folder: Path, wanted: tuple[str, ...]) -> None:
 
 def take(page: Page, path: Path) -> None:
     """Write the page as it stands in all sizes and themes; it is not loaded again."""
+    page.evaluate("scrollTo(0, 0)")
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         for theme in THEMES:
