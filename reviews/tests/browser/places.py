@@ -118,7 +118,7 @@ def _conflict(person: Person, other: Person) -> None:
     expect(person.page.get_by_role("alert").first).to_contain_text("not recorded")
 
 
-# ----------------------------------------------------------------------------------------------------------- time travel
+# ---------------------------------------------------------------------------------------------------------- time travel
 
 
 def _checkpoints(person: Person, other: Person) -> str:
@@ -129,12 +129,12 @@ def _checkpoints(person: Person, other: Person) -> str:
     person.press("Label this step")
     person.page.get_by_role("link", name="Rewind to").click()
     person.page.get_by_label("I read what is hidden").check()
-    person.press("Rewind")
+    person.press(re.compile("^Rewind$"))
     person.see_status("interrupted")
     _step(person, thread_id, 0)
     person.page.get_by_role("link", name="Fork from").click()
     person.page.get_by_label("Name of the fork").fill("A second try")
-    person.press("Fork")
+    person.press(re.compile("^Fork$"))
     person.page.wait_for_url(re.compile(r"/threads/[^/]+/$"))
     person.open(f"/threads/{thread_id}/checkpoints/")
     expect(person.page.get_by_role("link", name="Fork: “A second try”").first).to_be_visible()
@@ -189,6 +189,8 @@ _ASKING = (
     "rollout",
     "night-shift",
     "mailroom",
+    "frontdesk",
+    "hotline",
 )
 PLACES: dict[str, Go] = {
     "inbox": _at("/"),
