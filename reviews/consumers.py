@@ -137,7 +137,8 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
     async def _say_where(self) -> None:
         """Name the newest event of each watched thread, unless it was the last one sent."""
         look = database_sync_to_async(_newest, thread_sensitive=False)
-        newest = {thread: seq for thread, seq in (await look(self.threads)).items() if self.at.get(thread) != seq}
+        seen = [thread for thread in self.threads if stream.group_of(thread) in self.heard]
+        newest = {thread: seq for thread, seq in (await look(seen)).items() if self.at.get(thread) != seq}
         if newest:
             self.at |= newest
             await self.send_json({"at": newest})

@@ -18,7 +18,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from channels.layers import get_channel_layer
@@ -60,16 +60,6 @@ def publish(*names: str, agent: str | None = None) -> None:
 def show(event: StreamEvent) -> None:
     """Push an event of a thread's stream to those who watch it. A lost one leaves a gap in the numbers: pages ask."""
     _sender().put(event)
-
-
-def show_on_commit(events: Sequence[StreamEvent]) -> None:
-    """Push events once the transaction that stores them is done."""
-    transaction.on_commit(lambda: _show_all(events), robust=True)
-
-
-def _show_all(events: Sequence[StreamEvent]) -> None:
-    for event in events:
-        show(event)
 
 
 def group_of(agent: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from channels.db import database_sync_to_async
 from channels.layers import channel_layers, get_channel_layer
+from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -121,6 +122,22 @@ async def test_who_loses_the_right_hears_no_more(cast: Cast, door: Any, monkeypa
         await ann.receive_json_from()
         await stored(Grant.objects.all().delete)
         assert await closes_with(ann) == consumers.RIGHT_LOST
+
+
+async def test_who_signs_out_hears_no_more(cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HC-35, for a stream: nothing that is told afterwards reaches the page."""
+    monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.05)
+    async with connected(door("ann", watch(cast))) as ann:
+        await ann.receive_json_from()
+        await stored(Session.objects.all().delete)
+        assert await closes_with(ann) == consumers.SIGNED_OUT
+        for event in await stored(lambda: tell(cast, *words("secret"))):
+            live.show(event)
+        while not await ann.receive_nothing(
+            QUIET
+        ):  # no browser is there to hang up, so the door is shut again and again
+            assert (await ann.receive_output())["type"] == "websocket.close"
+            consumers.RECHECK_SECONDS = 60
 
 
 async def test_a_page_is_told_where_the_stream_stands_so_a_lost_last_event_is_missed(
