@@ -364,3 +364,15 @@ def test_where_a_fork_before_the_proposal_begins(desk: Desk) -> None:
     point = forks.point_before(row)
     state = desk.ann.open(place(row.thread, point), show="state")
     assert "pay" not in state.page.text.partition("The conversation as it stood")[2].replace(PAY, "")
+
+
+# --------------------------------------------------------------------------------------------------------------- replay
+
+
+def test_before_a_replay_of_the_head_the_page_says_what_runs_again(desk: Desk) -> None:
+    row = desk.ask(text=graphs.turns([("read", {"id": 1}), ("pay", {"amount": 5})]))
+    Thread.objects.filter(pk=row.thread_id).update(stuck=True, status="error", error="bad saved answer")
+    page = desk.olga.open(row.thread)
+    said = page.page.text.partition("This thread is stuck")[2].partition("I read what runs again")[0]
+    assert "Asks: pay" in said
+    assert "I read what runs again" not in desk.ann.open(row.thread)

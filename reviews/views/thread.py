@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agents import history, runs, streams
 from agents.models import Agent, Run, Thread
 from agents.queue import WARN_ABOVE
-from reviews import questions, talk, threads
+from reviews import forks, questions, talk, threads
 from reviews.models import Interrupt, Role, agents_for, threads_for
 from reviews.paging import by_time
 from reviews.people import roles_of
@@ -121,6 +121,7 @@ def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: in
         "last_runs": thread.runs.order_by("-created_at")[:SHOWN_RUNS],
         "run_count": thread.runs.count(),
         "forks": threads_for(user).filter(ancestor=thread),
+        "safety": _safety(thread) if thread.stuck else None,
         "labels": thread.labels.select_related("author").order_by("-checkpoint_id", "pk"),
         "may_operate": bool({"administrator", Role.OPERATOR} & set(roles_of(user, thread.agent_id))),
         "problem": problem,
@@ -143,6 +144,14 @@ def _failed(thread: Thread) -> Run | None:
     """Return the run that failed last, unless something came after it: it can be tried again."""
     last = thread.runs.exclude(finished_at=None).order_by("-finished_at").first()
     return last if last and last.status == Run.Status.ERROR and not thread.stuck else None
+
+
+def _safety(thread: Thread) -> history.SafetySheet | None:
+    """Return what a replay of the head does again; None where nobody can tell, because the agent's code is not here."""
+    try:
+        return forks.sheet_of(thread, "", forks.Wish(), kind="replay head")
+    except (forks.Refused, forks.UnknownCheckpoint):
+        return None
 
 
 def _text_from(request: HttpRequest) -> str:

@@ -16,13 +16,22 @@
   }
 
   function move(step) {
-    const rows = [...document.querySelectorAll(".inbox .what a")];
+    const rows = [...document.querySelectorAll(".inbox .what a, .timeline .what > a")];
     if (!rows.length) {
       document.querySelector(step > 0 ? "a[data-key=j]" : "a[data-key=k]")?.click();
       return;
     }
-    const here = rows.indexOf(document.activeElement);
+    const open = rows.findIndex((row) => row.ariaCurrent === "true");
+    const here = rows.includes(document.activeElement) ? rows.indexOf(document.activeElement) : open;
     rows[Math.max(0, Math.min(rows.length - 1, here < 0 ? 0 : here + step))].focus();
+  }
+
+  // Arrows move along a timeline only while the focus is in it: elsewhere they scroll.
+  function step(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by || !event.target.closest(".timeline")) return;
+    event.preventDefault();
+    move(by);
   }
 
   const LETTERS = {
@@ -38,6 +47,7 @@
     if ((event.ctrlKey || event.metaKey) && event.key === "Enter") send(event);
     if (event.key === "Escape" && event.target.matches("input[type=search]")) event.target.blur();
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    step(event);
     if (!("letters" in document.body.dataset)) return;
     const act = LETTERS[event.key];
     if (!act) return;
