@@ -11,9 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # fields: both sides keep canonical bytes, in the same kind of column. heartbeat: a process that ends drains its runs.
-# streams, queue, workers: what a thread tells, what waits on it, who works: rows, not graphs.
+# streams, queue, status, workers: what a thread tells, what waits, how it stands, who works: rows, not graphs.
 REVIEWS_MAY_KNOW = {"fields", "heartbeat", "outcome", "runner", "runs", "history", "registry", "models"}
-REVIEWS_MAY_KNOW |= {"streams", "queue", "workers"}
+REVIEWS_MAY_KNOW |= {"streams", "queue", "status", "workers"}
 
 
 @cache
