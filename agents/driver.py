@@ -16,6 +16,7 @@ from langgraph.runtime import RunControl
 from langgraph.stream import StreamTransformer
 
 from agents import ledger, toolnode
+from agents.outcome import type_names
 from agents.registry import Registered
 from agents.store import Fenced
 from agents.streams import Recorder
@@ -44,6 +45,7 @@ class Driver:
         self.error = ""
         self.lost = False
         self.cancelled = False  # ended in the middle of a step
+        self.types: dict[str, dict[str, str]] = {}  # interrupt id -> names of the classes that its value held
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -125,7 +127,14 @@ class Driver:
         parts = graph.stream(value, config, **options, **v2)
         with contextlib.closing(parts):
             for part in parts:
+                self._note_types(part)
                 yield self.reader.read(part)
+
+    def _note_types(self, part: Any) -> None:
+        """Keep what objects an interrupt held: read back from the checkpoint they are plain data."""
+        data = part["data"] if part["type"] == "updates" else None
+        for one in (data or {}).get("__interrupt__", ()):
+            self.types[one.id] = type_names(one.value)
 
     async def _on_loop(self, value: Any, config: Any, options: dict[str, Any]) -> None:
         self._tools = set()
@@ -155,6 +164,7 @@ class Driver:
             return
         v2 = {"stream_mode": list(MODES), "subgraphs": True, "version": "v2"}
         async for part in graph.astream(value, config, **options, **v2):
+            self._note_types(part)
             yield self.reader.read(part)
 
     def _tap(self) -> Callable[[tuple[str, ...]], StreamTransformer]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from django.conf import settings
@@ -344,7 +345,7 @@ class _Drive:
             token=self.lease.token,
             status=self._status(act, head, error),
             head=head.checkpoint_id,
-            asks=head.asks,
+            asks=tuple(replace(ask, types=self.driver.types.get(ask.interrupt_id, ask.types)) for ask in head.asks),
             gone=self._gone(act, head, effects, failed=bool(error)),
             effects=effects,
             error=error or self._told_why(act, head),

@@ -240,7 +240,6 @@ def test_objects_are_shown_with_their_parts_and_types_and_stay_untouched(desk: D
     assert audit.verify() == []
 
 
-@pytest.mark.xfail(strict=True, reason="the runner reads the value back as plain data and keeps no name of a class")
 def test_names_of_classes_are_kept_beside_the_value(desk: Desk) -> None:
     """After reading in strict mode objects are plain data: what they were is known from the run that asked."""
     row = desk.asks(THINGS)
