@@ -132,8 +132,7 @@ class Driver:
 
     def _note_types(self, part: Any) -> None:
         """Keep what objects an interrupt held: read back from the checkpoint they are plain data."""
-        data = part["data"] if part["type"] == "updates" else None
-        for one in (data or {}).get("__interrupt__", ()):
+        for one in part.get("interrupts") or ():
             self.types[one.id] = type_names(one.value)
 
     async def _on_loop(self, value: Any, config: Any, options: dict[str, Any]) -> None:
