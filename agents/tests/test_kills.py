@@ -19,6 +19,7 @@ from agents import connections, registry, runner, runs
 from agents.checkpointer import DjangoSaver
 from agents.models import Run, Thread
 from agents.outcome import Effect, Outcome
+from agents.streams import rows
 from agents.tests import driving, graphs
 
 KILLED = 9
@@ -52,6 +53,8 @@ def _live_and_die(thread_id: str, nth: int, *, after: bool) -> None:
 
         def counted(fn: Any) -> Any:
             nonlocal count
+            if getattr(fn, "func", None) in (rows.write, rows.last_seq):
+                return real(fn)  # what is told of a run is written in a thread of its own; no run rests on it
             count += 1
             mine = count
             if mine == nth and not after:
