@@ -25,6 +25,7 @@ class Agent(models.Model):
     version = models.CharField(max_length=100, blank=True)
     guarantee = models.CharField(max_length=20, default="once")  # "once", or "at least once": tools beyond the ledger
     guarantee_reason = models.TextField(blank=True)
+    mode_reason = models.TextField(blank=True, db_default="")  # why its graph runs in sync; "" where it need not
     multitask = models.CharField(max_length=10, default="enqueue")  # what a message does to a busy thread
     tools_node = models.CharField(max_length=200, blank=True)  # of the graph itself; without one no call can be settled
     transformers = models.JSONField(default=list)  # of its streams, in order: [{"name", "source", "redacts"}]

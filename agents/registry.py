@@ -14,6 +14,7 @@ from langgraph.prebuilt import ToolNode
 
 from agents import toolnode
 from agents.checkpointer import DjangoSaver
+from agents.hooks import BothNeeded, Mode, needs_of
 from agents.models import Agent
 from agents.streams.transformers import Transformer, needs_v3, redacts, transformers_of, trusting
 
@@ -33,7 +34,8 @@ class Registered:
     name: str
     title: str
     graph: Any
-    mode: str = "async"  # how it is driven: "async" (astream) or "sync" (stream in a thread)
+    mode: Mode = "async"  # how it is driven: "async" (astream) or "sync" (stream in a thread)
+    mode_reason: str = ""  # why in sync
     description: str = ""
     version: str = ""
     guarantee: str = "once"
@@ -113,6 +115,7 @@ def _row(name: str) -> dict[str, Any]:
         **row,
         "guarantee": agent.guarantee,
         "guarantee_reason": agent.guarantee_reason,
+        "mode_reason": agent.mode_reason,
         "tools_node": agent.tools_node,
         "transformers": [one.row() for one in agent.transformers],
         "redacts": agent.redacts,
@@ -149,12 +152,13 @@ def _register(name: str, known: _Known) -> Registered:
     try:
         toolnode.install()
         graph = known.build().copy(update={"checkpointer": DjangoSaver()})
-        nodes = list(tool_nodes(graph))
+        nodes, needs = list(tool_nodes(graph)), needs_of(graph)
         return Registered(
             name=name,
             title=known.title,
             graph=graph,
-            mode=_mode(nodes),
+            mode=needs.mode,
+            mode_reason=needs.reason,
             description=known.description,
             version=known.version,
             schemas=_schemas(nodes),
@@ -162,6 +166,8 @@ def _register(name: str, known: _Known) -> Registered:
             transformers=transformers_of(graph),
             **_guarantee(nodes),
         )
+    except BothNeeded as error:
+        raise UnusableAgent(f"The graph of {name!r} cannot be run: {error}") from error
     except Exception as error:
         raise UnusableAgent(f"The graph of {name!r} cannot be built: {type(error).__name__}: {error}") from error
 
@@ -189,11 +195,6 @@ def tool_nodes(graph: Any) -> Iterator[ToolNode]:
 
 def _tools_node(graph: Any) -> str:
     return next((name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode)), "")
-
-
-def _mode(nodes: list[Any]) -> str:
-    """``sync`` when a node has only a sync wrapper: under astream LangChain refuses it. Else ``async``."""
-    return "sync" if any(node._wrap_tool_call and not node._awrap_tool_call for node in nodes) else "async"
 
 
 def _schemas(nodes: list[ToolNode]) -> dict[str, dict[str, Any]]:

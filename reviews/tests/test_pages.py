@@ -260,8 +260,9 @@ def test_threads_are_filtered_and_paged(cast: Cast) -> None:
 
 
 def test_agents_say_what_they_promise_and_what_is_wrong(cast: Cast) -> None:
-    Agent.objects.filter(pk="support").update(problem="its hook needs both ways")
+    Agent.objects.filter(pk="support").update(problem="its hook needs both ways", mode_reason="Runs in a thread.")
     text = look(in_as(cast, "ann"), "/agents/").text
+    assert "Runs in a thread." in text
     assert "its hook needs both ways" in text
     assert "2.4.1" in text
     assert "once" in text
