@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Q
 
 from agents import history
-from agents.history import Point
+from agents.history import Point, Stretch
 from agents.models import Thread, ToolExecution
 from agents.outcome import MessageView
 from reviews import comparing, talk
@@ -70,29 +70,38 @@ def _side(point: Point, said: Sequence[MessageView], ancestor: Point | None) -> 
         is_head=step.is_head,
         talk=talk.read(thread, said),
         calls=tuple(_calls(ways)),
-        questions=tuple((row, mark_of(row)) for row in questions_of(_within(ways, "checkpoint_id"))),
+        questions=tuple((row, mark_of(row)) for row in questions_of(_within(ways))),
     )
 
 
-def _ways(point: Point, ancestor: Point | None) -> Iterator[tuple[str, str, str]]:
-    """Yield (thread, from, to) on the way back to the ancestor, whose own next step belongs to it."""
+def _ways(point: Point, ancestor: Point | None) -> Iterator[Q]:
+    """Yield what lies on the way back to the ancestor, whose own next step belongs to it. Where a later thread or
+    branch took off, the way leaves the older one before that one's next step: this belongs to the older one alone.
+    """
+    upto = "__lte"
     for stretch in history.descent(point):
-        if ancestor and stretch.thread_id == ancestor.thread_id and stretch.holds(ancestor.checkpoint_id):
-            yield stretch.thread_id, ancestor.checkpoint_id, stretch.last
+        met = ancestor if ancestor and _on(stretch, ancestor) else None
+        first = met.checkpoint_id if met else stretch.first
+        yield Q(thread=stretch.thread_id, checkpoint_id__gte=first, **{f"checkpoint_id{upto}": stretch.last})
+        if met:
             return
-        yield stretch.thread_id, stretch.first, stretch.last
+        upto = "__lt"
 
 
-def _within(ways: Sequence[tuple[str, str, str]], field: str) -> Q:
+def _on(stretch: Stretch, point: Point) -> bool:
+    return stretch.thread_id == point.thread_id and stretch.holds(point.checkpoint_id)
+
+
+def _within(ways: Sequence[Q]) -> Q:
     # Ids begin with their time, so those of subgraphs lie between those of the steps that they ran in.
     found = Q(pk__in=[])
-    for thread_id, first, last in ways:
-        found |= Q(**{"thread": thread_id, f"{field}__gte": first, f"{field}__lte": last})
+    for way in ways:
+        found |= way
     return found
 
 
-def _calls(ways: Sequence[tuple[str, str, str]]) -> Iterator[tuple[str, int, int]]:
-    rows: Any = ToolExecution.objects.filter(_within(ways, "checkpoint_id"), calls__gt=0)
+def _calls(ways: Sequence[Q]) -> Iterator[tuple[str, int, int]]:
+    rows: Any = ToolExecution.objects.filter(_within(ways), calls__gt=0)
     ran: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for name, status in rows.order_by("started_at", "pk").values_list("name", "status"):

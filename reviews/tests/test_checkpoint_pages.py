@@ -12,7 +12,7 @@ from django.urls import reverse
 from agents import history, runs
 from agents.models import Checkpoint, Thread
 from agents.tests import graphs
-from reviews import timeline
+from reviews import beside, timeline
 from reviews.models import Interrupt, Label
 from reviews.tests.cast import new_thread, store_checkpoint
 from reviews.tests.door import Answer, Desk, Visitor
@@ -258,6 +258,16 @@ def test_a_fork_stands_beside_its_original_from_where_they_part(desk: Desk) -> N
     assert place(original, asked_at(row)) in answer.html
     assert "This thread is a fork" in desk.ann.open(place(fork))
     assert "Fork: “Less”" in desk.ann.open(place(original))
+
+
+def test_what_the_original_did_after_the_fork_is_not_told_of_the_fork(desk: Desk) -> None:
+    row = paid(desk)
+    fork = Thread.objects.get(pk=history.fork(row.thread_id, asked_at(row), author="olga", name="Less"))
+    desk.work()
+    newest = [history.timeline(thread, limit=1).steps[0].point for thread in (row.thread_id, fork.pk)]
+    sides = beside.beside(newest[0], newest[1]).sides
+    assert [[question.thread_id for question, _ in side.questions] for side in sides] == [[row.thread_id], [fork.pk]]
+    assert [side.calls for side in sides] == [(("pay", 1, 0),), ()]
 
 
 def test_without_a_second_line_nothing_stands_beside(desk: Desk) -> None:
