@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import date, datetime, time, timedelta
 from typing import Any
@@ -12,8 +12,10 @@ from urllib.parse import urlencode
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from reviews.chain import link
-from reviews.models import AuditEntry, Grant, Role, agents_for
+from reviews import diffs
+from reviews.chain import Kind, link
+from reviews.diffs import Change
+from reviews.models import AuditEntry, Decision, Grant, Role, agents_for
 
 
 def readable_by(user: Any) -> QuerySet[AuditEntry]:
@@ -105,6 +107,17 @@ def place_of(entry: AuditEntry) -> Place:
     """Look at an entry where it stands in the chain. A body that is broken has no words."""
     neighbours = {one.seq: one for one in AuditEntry.objects.filter(seq__in=[entry.seq - 1, entry.seq + 1])}
     return Place(entry, body_of(entry), neighbours.get(entry.seq - 1), neighbours.get(entry.seq + 1))
+
+
+def changes_in(entries: Iterable[AuditEntry]) -> dict[int, list[Change]]:
+    """Map the number of each entry that recorded an edit to what the person changed."""
+    recorded = {one.interrupt_id: one.seq for one in entries if one.kind == Kind.DECIDED and one.interrupt_id}
+    rows = Decision.objects.filter(action__interrupt__in=recorded, verdict="edit").select_related("action")
+    found: dict[int, list[Change]] = {}
+    for row in rows.order_by("action__position"):
+        changes = diffs.changes(row.action.args, row.args)
+        found.setdefault(recorded[row.action.interrupt_id], []).extend(changes)
+    return found
 
 
 def body_of(entry: AuditEntry) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from django.db.models import Q
 
 from agents.models import Run, Thread
 from agents.outcome import MessageView, ToolCallView
+from reviews import diffs
+from reviews.diffs import Change
 from reviews.models import Action, Decision, Interrupt
 from reviews.people import name_of
 
@@ -59,6 +61,13 @@ class TalkCall:
     @property
     def decision(self) -> Decision | None:
         return getattr(self.action, "decision", None)
+
+    @property
+    def changes(self) -> list[Change]:
+        """What a person changed of the call as the message holds it."""
+        made, asked = self.decision, self.view.args
+        edited = made is not None and made.verdict == "edit" and isinstance(made.args, dict) and isinstance(asked, dict)
+        return diffs.changes(asked, made.args) if made and edited else []
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,13 @@ def index(request: HttpRequest) -> HttpResponse:
     user, search, after = request.user, Search.read(request.GET), request.GET.get("after", "")
     rows = audit_search.found(user, search)
     page = by_key(rows, after=after)
+    changed = audit_search.changes_in(page.rows)
     readable = audit_search.readable_by(user)
     context = {
         "section": "audit",
         "search": search,
         "page": page,
-        "entries": [(entry, audit_search.body_of(entry)) for entry in page.rows],
+        "entries": [(entry, audit_search.body_of(entry), changed.get(entry.seq, [])) for entry in page.rows],
         "after": after,
         "next_address": search.address(after=page.after) if page.after else "",
         "total": rows.count(),
