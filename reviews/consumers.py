@@ -7,7 +7,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -21,9 +21,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from agents import streams
-from reviews import stream
+from reviews import looks, stream
 from reviews.live import DESK, group_of
-from reviews.models import Interrupt, agents_for, threads_for
+from reviews.models import Interrupt, Look, agents_for, threads_for
 
 log = logging.getLogger(__name__)
 
@@ -217,6 +217,8 @@ def _changed_since(session: SessionBase | None, moment: int) -> list[str]:
     names = [f"thread-{pk}" for pk in threads.values_list("pk", flat=True)[:MOST_CAUGHT_UP]]
     found = list(rows.values_list("pk", flat=True)[:MOST_CAUGHT_UP])
     names += [f"{kind}-{pk}" for pk in found for kind in ("inbox", "interrupt")]
+    marks = Look.objects.visible_to(user).exclude(user=user).filter(until__gte=since + timedelta(seconds=looks.SECONDS))
+    names += [f"look-{pk}" for pk in marks.values_list("interrupt", flat=True)[:MOST_CAUGHT_UP]]
     return [*names, "threads", *(["inbox"] if found else [])] if names else []
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 from django.utils import timezone
 
+from reviews import looks
 from reviews.models import Action, Decision, Interrupt, agents_for
 from reviews.paging import Page, by_time
 
@@ -111,8 +112,16 @@ def page(user: Any, filters: Filters, after: str) -> Page[Interrupt]:
     rows = light(found(user, filters))
     field = "created_at" if filters.status == "open" else _NEWEST[filters.status]
     page = by_time(rows, field=field, after=after, newest_first=filters.status != "open")
-    count_actions(page.rows)
+    complete(user, page.rows)
     return page
+
+
+def complete(user: Any, rows: list[Interrupt]) -> None:
+    """Set on rows of the list what their templates show beside their own columns."""
+    count_actions(rows)
+    looked_at = looks.of_others(user, rows)
+    for row in rows:
+        row.seen_by = looked_at.get(row.pk, [])  # type: ignore[attr-defined]
 
 
 def light(rows: QuerySet[Interrupt]) -> QuerySet[Interrupt]:
@@ -192,8 +201,8 @@ def _facet(filters: Filters, name: str, shown: tuple[str, str, int]) -> Facet:
 
 
 def next_open(user: Any, *, besides: int) -> Interrupt | None:
-    """Return the oldest row that ``user`` may decide, other than the interrupt ``besides``."""
-    rows = leaders(Interrupt.objects.decidable_by(user).open()).filter(held_code="")
+    """Return the oldest row that ``user`` may decide and nobody else looks at, other than ``besides``."""
+    rows = leaders(Interrupt.objects.decidable_by(user).open()).filter(~looks.by_others(user), held_code="")
     return rows.exclude(pk=besides).order_by("created_at", "pk").first()
 
 
@@ -204,7 +213,10 @@ def decided_today(user: Any) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an open question stands in its reader's inbox; keys of the rows beside it, None at the ends."""
+    """Where an open question stands in its reader's inbox; keys of the rows beside it, None at the ends.
+
+    ``next`` passes over what somebody else looks at.
+    """
 
     number: int
     total: int
@@ -225,5 +237,5 @@ def place_of(user: Any, interrupt: Interrupt) -> Place:
         number=before.count() + 1,
         total=rows.count(),
         previous=before.order_by("-created_at", "-pk").values_list("pk", flat=True).first(),
-        next=behind.order_by("created_at", "pk").values_list("pk", flat=True).first(),
+        next=behind.filter(~looks.by_others(user)).order_by("created_at", "pk").values_list("pk", flat=True).first(),
     )

@@ -203,6 +203,28 @@ class Draft(models.Model):
         return f"{self.user}: {self.verdict or 'typed'}"
 
 
+class LookQuerySet(models.QuerySet["Look"]):
+    def visible_to(self, user: Any) -> Self:
+        """Marks on what ``user`` may see, that still count. One's own are among them."""
+        return self.filter(interrupt__agent__in=agents_for(user), until__gt=Now())
+
+
+class Look(models.Model):
+    """A mark that somebody has a question open, who may decide it. It ends by itself, and reserves nothing."""
+
+    interrupt = models.ForeignKey(Interrupt, on_delete=models.CASCADE, related_name="looks")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="looks")
+    until = models.DateTimeField()
+
+    objects = LookQuerySet.as_manager()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["interrupt", "user"], name="look_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user} looks at {self.interrupt_id}"
+
+
 class AuditEntry(models.Model):
     """One link of the hash chain. `body` is RFC 8785 JSON; the other columns only help to find it."""
 

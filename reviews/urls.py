@@ -27,6 +27,7 @@ urlpatterns = [
     path("interrupts/<int:pk>/", interrupt.show, name="interrupt"),
     path("interrupts/<int:pk>/row/", inbox.row, name="row"),
     path("interrupts/<int:pk>/draft/", interrupt.draft, name="draft"),
+    path("interrupts/<int:pk>/looking/", interrupt.looking, name="looking"),
     path("interrupts/<int:pk>/changed/", interrupt.changed, name="changed"),
     path("interrupts/<int:pk>/again/", forks.correct, name="correct"),
     path("interrupts/<int:pk>/download/", interrupt.download, name="download"),

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from reviews import inbox, status, values
+from reviews import inbox, looks, status, values
 from reviews.diffs import word_diff
 from reviews.models import Preference, Role
 from reviews.people import name_of, roles_of
@@ -120,12 +120,29 @@ def iso_age(since: datetime | None) -> str:
 
 
 @register.filter
+def ticking(since: datetime | None) -> SafeString:
+    """Show how long ago ``since`` was, with the exact time beside; ``clock.js`` lets it grow on an open page."""
+    if since is None:
+        return SafeString("")
+    return format_html(
+        '<time datetime="{}" data-since="{}">{}</time>', since.isoformat(), int(since.timestamp()), age(since)
+    )
+
+
+@register.filter
+def unix(moment: datetime) -> int:
+    return int(moment.timestamp())
+
+
+@register.filter
 def is_late(since: datetime | None) -> bool:
     """Say whether something has waited for an hour or more; until questions have a due time, that is late."""
     return since is not None and timezone.now() - since >= timedelta(hours=1)
 
 
 register.filter("person", name_of)
+register.filter("lookers", looks.names)
+register.filter("looking_words", looks.words)
 
 
 @register.filter

@@ -78,7 +78,7 @@ def row(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one row as it is now; a row that somebody decided stays on the page, greyed."""
     rows = inbox.light(Interrupt.objects.visible_to(request.user))
     found = get_object_or_404(rows, pk=pk)
-    inbox.count_actions([found])
+    inbox.complete(request.user, [found])
     return render(request, "_row.html", {"row": found})
 
 

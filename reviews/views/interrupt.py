@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from agents import history
 from agents.outcome import canonical_bytes
-from reviews import decisions, drafts, inbox, questions, talk
+from reviews import decisions, drafts, inbox, looks, questions, talk
 from reviews.models import Interrupt
 from reviews.questions import Question
 from reviews.sheets import NotRecorded, Sheet
@@ -29,6 +29,8 @@ def show(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(request, pk)
     if request.method == "POST":
         return _decide(request, found)
+    if _is_opened(request):  # the one thing that a GET leaves behind: a mark on which nothing rests
+        looks.arrive(request.user, questions.pause(request.user, found))
     question = questions.read(
         request.user, found, number=_number(request.GET.get("action")), raw=_raw(request.GET.get("raw"))
     )
@@ -86,6 +88,29 @@ def changed(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(request, pk)
     is_as_it_was = found.status == request.GET.get("status")
     return render(request, "_changed.html", {"interrupt": found, "is_as_it_was": is_as_it_was})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def looking(request: HttpRequest, pk: int) -> HttpResponse:
+    """Say who else has the question's page open; a POST renews the mark of who asks, whose page is in sight."""
+    found = _find(request, pk)
+    rows = questions.pause(request.user, found)
+    if request.method == "POST":
+        looks.stay(request.user, rows)
+        return HttpResponse(status=204)
+    return render(request, "_looking.html", _looked_at(request, found, rows))
+
+
+def _looked_at(request: HttpRequest, found: Interrupt, rows: list[Interrupt]) -> dict[str, Any]:
+    marks = [look for marks in looks.of_others(request.user, rows).values() for look in marks]
+    return {"interrupt": found, "pause": rows, "seen_by": marks}
+
+
+def _is_opened(request: HttpRequest) -> bool:
+    """Say whether a person opens this page: not one of its regions, not a browser that fetches ahead of a click."""
+    ahead = request.headers.get("Sec-Purpose", request.headers.get("Purpose", ""))
+    return request.method == "GET" and not is_fragment(request) and "prefetch" not in ahead
 
 
 @require_safe
@@ -198,7 +223,9 @@ def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
     words = _recorded_words(questions.read(request.user, found))
     messages.success(request, f"Recorded: {words}\n{found.title}. {found.agent.title} goes on with it now.")
     beside = [other for other in questions.pause(request.user, found) if other.status == Interrupt.Status.OPEN]
-    following = beside[0] if beside else inbox.next_open(request.user, besides=found.pk)
+    looked_at = looks.of_others(request.user, beside)
+    free = [other for other in beside if other.pk not in looked_at]
+    following = free[0] if free else inbox.next_open(request.user, besides=found.pk)
     target = reverse("reviews:interrupt", args=[following.pk]) if following else reverse("reviews:inbox")
     response = redirect(target)
     response.status_code = 303
@@ -264,10 +291,8 @@ def _address(question: Question, sheet: Sheet) -> str:
 
 def _page(request: HttpRequest, question: Question, *, status: int = 200) -> HttpResponse:
     found = question.interrupt
-    beside = [
-        question if other.pk == found.pk else questions.read(request.user, other)
-        for other in questions.pause(request.user, found)
-    ]
+    pause = questions.pause(request.user, found)
+    beside = [question if other.pk == found.pk else questions.read(request.user, other) for other in pause]
     question.full = request.GET.get("full", "")
     conversation = history.conversation(found.thread_id)
     context = {
@@ -278,6 +303,7 @@ def _page(request: HttpRequest, question: Question, *, status: int = 200) -> Htt
         "talk": talk.read(found.thread, conversation),
         "place": inbox.place_of(request.user, found),
         "refused": status == 422,
+        **_looked_at(request, found, pause),
     }
     return render(request, "interrupt.html", context, status=status)
 

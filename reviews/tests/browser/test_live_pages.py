@@ -61,6 +61,38 @@ def test_a_row_that_somebody_else_decided_stays_and_goes_grey(ann: Person, ben: 
     expect(row).to_contain_text("ben")
 
 
+def test_who_looks_is_seen_at_once_where_the_others_are(ann: Person, ben: Person) -> None:
+    thread = ben.start("support", "Refund order 10482. The customer wrote: Too green.")
+    page = ann.open(f"/?thread={thread}")
+    expect(page.locator(LINE)).to_have_text("Live")
+    expect(page.locator(".inbox .looks")).to_have_text("nobody looks")
+    ben.take_up(thread)
+    expect(ben.page.locator("#looking")).to_have_text("nobody else looks")
+    expect(page.locator(".inbox .looks")).to_have_text(re.compile("ben$"), timeout=SOON)
+    ann.take_up(thread)
+    expect(page.locator("#looking")).to_have_text("ben is looking at this")
+    expect(ben.page.locator("#looking")).to_have_text("ann is looking at this", timeout=SOON)
+
+
+def test_a_page_in_sight_renews_its_mark_and_its_ages_grow(ben: Person) -> None:
+    thread = ben.start("support", "Refund order 10482. The customer wrote: Too blue.")
+    page = ben.page
+    page.clock.install()
+    ben.take_up(thread)
+    age = page.locator(".head .chip time")
+    expect(age).to_have_text(re.compile(r"^\d+ s$"))
+    before = page.evaluate("document.querySelector('.head').getBoundingClientRect().height")
+    page.wait_for_load_state("networkidle")  # a leap in time ends what is under way
+    with page.expect_response(lambda one: one.request.method == "POST" and one.url.endswith("/looking/")) as renewed:
+        page.clock.fast_forward(61_000)
+    assert renewed.value.status == 204
+    expect(age).to_have_text("1 min")
+    page.wait_for_load_state("networkidle")
+    page.clock.fast_forward(3_600_000)
+    expect(age).to_have_text(re.compile("^1 h 0[12] min$"))
+    assert page.evaluate("document.querySelector('.head').getBoundingClientRect().height") == before
+
+
 def test_a_form_being_typed_in_is_never_replaced(ann: Person, ben: Person) -> None:
     thread = ann.start("support", "Refund order 10482. The customer wrote: Too light.")
     page = ann.take_up(thread)
