@@ -69,6 +69,7 @@ def _view(message: Any, results: Results) -> MessageView:
         role=_role(message),
         content=text_of(message),
         name=getattr(message, "name", None) or "",
+        reasoning=reasoning_of(message),
         calls=tuple(_call(getattr(message, "id", None) or "", call, results) for call in calls),
     )
 
@@ -110,4 +111,27 @@ def _block(block: str | dict[str, Any]) -> str:
         return block
     if block.get("type") == "text":
         return str(block.get("text", ""))
-    return "" if block.get("type") in ("tool_call", "tool_use") else f"[{block.get('type', 'block')}]"
+    return "" if block.get("type") in _ELSEWHERE else f"[{block.get('type', 'block')}]"
+
+
+_THOUGHTS = ("reasoning", "thinking")
+_ELSEWHERE = (*_THOUGHTS, "tool_call", "tool_use")  # shown as what they are, beside the text
+
+
+def reasoning_of(message: Any) -> str:
+    """Return what a model thought before it answered, blocks after each other; "" where it keeps that to itself."""
+    if not isinstance(message, AIMessage):
+        return ""
+    if isinstance(message.content, str):
+        return str(message.additional_kwargs.get("reasoning_content") or "")
+    blocks = [block for block in message.content if isinstance(block, dict) and block.get("type") in _THOUGHTS]
+    return "\n\n".join(filter(None, map(thought_in, blocks)))
+
+
+def thought_in(block: Mapping[str, Any]) -> str:
+    """Return the words of a reasoning block in the shapes of several providers."""
+    for name in ("reasoning", "thinking", "text"):
+        if isinstance(text := block.get(name), str) and text:
+            return text
+    summary = block.get("summary")
+    return "".join(str(one.get("text", "")) for one in summary) if isinstance(summary, list) else ""

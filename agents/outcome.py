@@ -334,12 +334,16 @@ class ToolCallView:
 
 @dataclass(frozen=True)
 class MessageView:
-    """One message of a conversation, for display. ``content`` is text as the sender wrote it: untrusted."""
+    """One message of a conversation, for display. ``content`` is text as the sender wrote it: untrusted.
+
+    ``reasoning``: what a model thought before it answered, where it said so; no part of the answer.
+    """
 
     id: str
     role: Literal["human", "ai", "tool", "system", "other"]
     content: str
     name: str = ""
+    reasoning: str = ""
     calls: tuple[ToolCallView, ...] = ()
 
 

@@ -79,6 +79,7 @@ class Said:
     text: str
     calls: tuple[TalkCall, ...]
     id: str = ""
+    reasoning: str = ""
 
 
 def steps_of(action: Action) -> tuple[Step, ...]:
@@ -155,7 +156,7 @@ def _said(
             action = None  # decided where this was forked from: that counts for what stands, and for nothing new
         steps = steps_of(action) if action else unasked_steps(view, answered=False)
         calls.append(TalkCall(view, steps, action))
-    return Said(voice, who, message.content, tuple(calls), message.id)
+    return Said(voice, who, message.content, tuple(calls), message.id, message.reasoning)
 
 
 def _voice(message: MessageView, authors: dict[str, str]) -> tuple[Voice, str]:

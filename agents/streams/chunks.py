@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage
 
+from agents.conversation import thought_in
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -80,17 +82,8 @@ def _of_block(live: Live, block: str | dict[str, Any], position: int) -> Iterato
     match block.get("type"):
         case "text" if text := block.get("text"):
             yield live.take("text", name, str(text))
-        case "reasoning" | "thinking" if text := _reasoning(block):
+        case "reasoning" | "thinking" if text := thought_in(block):
             yield live.take("reasoning", name, text)
-
-
-def _reasoning(block: Mapping[str, Any]) -> str:
-    """Return the words of a reasoning block in the shapes of several providers."""
-    for field_name in ("reasoning", "thinking", "text"):
-        if isinstance(text := block.get(field_name), str) and text:
-            return text
-    summary = block.get("summary")
-    return "".join(str(one.get("text", "")) for one in summary) if isinstance(summary, list) else ""
 
 
 def _begins(live: Live, call: Any, name: Any) -> Iterator[Slice]:

@@ -41,6 +41,14 @@ def standing(thread_id: str) -> tuple[int, tuple[MessageView, ...]]:
     return seq, _shown(thread_id, messages_of(stored.values))
 
 
+def conversation(thread_id: str) -> tuple[MessageView, ...]:
+    """Return the conversation at the head of a thread as its streams may show it. () for a new thread."""
+    try:
+        return _shown(thread_id, messages_of(values.read(values.Point(thread_id, values.head_of(thread_id))).values))
+    except values.UnknownCheckpoint:
+        return ()
+
+
 def _shown(thread_id: str, messages: Sequence[Any]) -> tuple[MessageView, ...]:
     name, redacts = Thread.objects.values_list("agent_id", "agent__redacts").get(pk=thread_id)
     if redacts == "no":
@@ -68,4 +76,4 @@ def tellable(agent: Registered, messages: Sequence[Any]) -> list[Any] | None:
 
 def _withheld(view: MessageView) -> MessageView:
     calls = tuple(replace(call, result=None if call.result is None else WITHHELD) for call in view.calls)
-    return replace(view, content=WITHHELD if view.content else "", calls=calls)
+    return replace(view, content=WITHHELD if view.content else "", reasoning="", calls=calls)

@@ -7,9 +7,12 @@ import re
 import pytest
 from django.test import Client
 from django.urls import reverse
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from agents import streams
-from agents.models import RunEvent, Thread
+from agents import registry, streams
+from agents.catalog import hotline
+from agents.conversation import views
+from agents.models import Agent, RunEvent, Thread
 from agents.tests.graphs import turns
 from reviews.tests.cast import Cast
 from reviews.tests.door import Desk, Visitor
@@ -88,3 +91,45 @@ def test_a_refused_message_says_why_in_plain_words(cast: Cast) -> None:
     assert refused.status == 422
     assert refused.response.content.decode() == "A message needs some words."
     assert refused.response.headers["Content-Type"].startswith("text/plain")
+
+
+CARD = "4111 1111 1111 1111"
+
+
+def test_a_thread_of_a_redacting_agent_shows_no_more_than_its_stream(desk: Desk) -> None:
+    desk.give(hotline.build)
+    found = registry.get("support")
+    Agent.objects.filter(pk="support").update(
+        redacts=found.redacts, transformers=[one.row() for one in found.transformers]
+    )
+    thread = desk.say(f"My card is {CARD}, and nobody answers.")
+    shown = desk.olga.open(thread)
+    conversation = shown.html.partition('id="talk"')[2].partition('id="tail"')[0]
+    assert hotline.MASK in conversation
+    assert CARD not in conversation
+    assert CARD in desk.state(thread).values["messages"][0].text
+    agents = desk.olga.open(reverse("reviews:agents"))
+    assert "less than is stored" in agents
+    names = [one.name for one in found.transformers]
+    assert re.findall(r"<li><code>(\w+)</code>", agents.html) == names
+    assert names.index("WithoutCards") < names.index("MessagesTransformer") < names.index("Progress")
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "thought"),
+    [
+        (AIMessage("Plain."), "Plain.", ""),
+        (AIMessage([{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Yes."}]), "Yes.", "Hm."),
+        (AIMessage([{"type": "thinking", "thinking": "Hm.", "signature": "x"}, "Yes."]), "Yes.", "Hm."),
+        (
+            AIMessage([{"type": "reasoning", "summary": [{"text": "Ha."}]}, {"type": "text", "text": "No."}]),
+            "No.",
+            "Ha.",
+        ),
+        (AIMessage("No.", additional_kwargs={"reasoning_content": "Hm."}), "No.", "Hm."),
+        (HumanMessage([{"type": "reasoning", "reasoning": "Hm."}]), "", ""),
+    ],
+)
+def test_what_a_model_thought_is_no_part_of_what_it_said(message: BaseMessage, text: str, thought: str) -> None:
+    (view,) = views([message])
+    assert (view.content, view.reasoning) == (text, thought)

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agents import history, runs, streams
 from agents.models import Agent, Run, Thread
 from agents.queue import WARN_ABOVE
+from agents.streams import standing
 from reviews import forks, questions, talk, threads
 from reviews.models import Interrupt, Role, agents_for, threads_for
 from reviews.paging import by_time
@@ -108,7 +109,7 @@ def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: in
         "thread": thread,
         "agent_title": thread.agent.title,
         "told": told,
-        "talk": talk.read(thread, history.conversation(thread.pk)),
+        "talk": talk.read(thread, standing.conversation(thread.pk)),
         "running": thread.runs.filter(status=Run.Status.RUNNING).first(),
         "queued": _with_neighbours([run for run in queue if run.kind == Run.Kind.INPUT]),
         "answers": [run for run in queue if run.kind != Run.Kind.INPUT],
@@ -227,5 +228,6 @@ def agents(request: HttpRequest) -> HttpResponse:
     for agent in agents_for(request.user).order_by("title"):
         waiting = Interrupt.objects.filter(agent=agent).open().count()
         facts = {"waiting": waiting, "threads": agent.threads.count(), "roles": roles_of(request.user, agent.pk)}
+        agent.own_transformers = any(one["source"] == "agent" for one in agent.transformers)  # type: ignore[attr-defined]
         rows.append((agent, facts))
     return render(request, "agents.html", {"section": "agents", "rows": rows})

@@ -119,6 +119,7 @@
     const item = message(data.lane, data.id);
     if (!item) return;
     item.seq = seq;
+    item.node ||= data.node ?? "";
     if (data.type === "reasoning") item.reasoning += data.text;
     else item.text += data.text;
     item.stale = true;
@@ -155,13 +156,15 @@
 
   class Message {
     constructor(lane, id, run) {
-      Object.assign(this, { lane, id, key: key(lane, id), text: "", reasoning: "", seq: 0, finished: false });
+      Object.assign(this, { lane, id, key: key(lane, id), text: "", reasoning: "", node: "", seq: 0, finished: false, beside: false });
       this.written = 0;  // characters of the text that stand on the page
       this.shape = null;
       this.body = make("div");
       this.state = make("span");
       const queued = run && document.querySelector(`[data-run="${CSS.escape(run)}"]`);
-      const human = run !== null && run !== "";
+      // In a lane a human message is what a graph asks the agent inside it: no person's words.
+      const human = run !== null && run !== "" && !lane;
+      this.asked = Boolean(lane && run);
       this.name = human ? queued?.dataset.author ?? tail.dataset.person : speaker(lane);
       this.human = human;
       this.element = make("figure", human ? "hand" : "said", make("figcaption", "", make("strong", "", this.name), this.state), this.body);
@@ -170,7 +173,7 @@
 
     paint() {
       this.stale = false;
-      const caption = this.human ? "" : this.finished ? "wrote" : "is writing, not finished";
+      const caption = this.caption();
       if (this.state.textContent !== caption) this.state.textContent = caption;
       if (this.withheld && !this.note) {
         this.note = make("p", "quiet", "Some of this text is kept from the stream by the agent.");
@@ -180,6 +183,16 @@
       if (!this.text.startsWith(this.shape ?? "")) this.clear();
       this.write();
       this.paragraph?.classList.toggle("stream", !this.finished);
+    }
+
+    // Where several branches of one lane write at the same time, each says from which it comes.
+    caption() {
+      if (this.human || this.asked) return this.asked ? "was asked" : "";
+      this.beside ||= [...items.values()].some(
+        (other) => other instanceof Message && other.lane === this.lane && !other.finished && other.node && other.node !== this.node,
+      );
+      const where = this.beside && this.node ? ` · ${visible(this.node)}` : "";
+      return (this.finished ? "wrote" : "is writing, not finished") + where;
     }
 
     think() {
@@ -204,7 +217,7 @@
       for (let rest = this.text.slice(this.written); rest; ) {
         const end = rest.indexOf("\n\n");
         const piece = end < 0 ? rest : rest.slice(0, end);
-        if (piece) {
+        if (this.paragraph ? piece : piece.trim()) {
           this.paragraph ??= this.body.appendChild(make("p", "plain"));
           const open = this.paragraph.firstChild ?? this.paragraph.appendChild(new Text());
           open.appendData(visible(piece));
@@ -364,9 +377,18 @@
     for (const item of [...items.values()]) {
       const stands = !item.lane && shown.has(item.id);
       const above = stands ? shown.get(item.id).get(item.made) : null;
-      if (item.seq <= after || (stands && !item.made) || above?.querySelector(".result")) drop(item);
+      if (item.seq <= after || (stands && !item.made) || above?.querySelector(".result")) {
+        if (item.thoughts?.open) reopen(item.id);
+        drop(item);
+      }
       else if (above && !above.contains(item.element)) item.host();
     }
+  }
+
+  // Whoever reads what a model thought goes on reading when the finished message takes its place.
+  function reopen(id) {
+    const bag = talk.querySelector(`figure[data-message="${CSS.escape(id)}"] > .bag`);
+    if (bag) bag.open = true;
   }
 
   function make(tag, look = "", ...inside) {

@@ -1,4 +1,4 @@
-"""Two agents for the browser lane: one moves money between long numbers, one asks whatever it is told to."""
+"""Agents for the browser lane: one moves money between long numbers, one asks what it is told to, one is a choir."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from agents.catalog.entry import Entry, Graph, chat_model
 from agents.catalog.reading import latest, steps
 from agents.catalog.toolkit import origin
 from agents.testing import Plan, Turn, said
+from reviews.tests.browser import chorus
 from reviews.tests.cases.builders import CASES
 
 _FIELD = {case["id"]: case for case in json.loads((CASES / "cases.json").read_text(encoding="utf-8"))}
@@ -78,6 +79,9 @@ def _entry(name: str, title: str, build: Callable[[], Graph]) -> Entry:
     return Entry(name=name, title=title, description="For tests.", version="1.0", build=build, openings=())
 
 
-ENTRIES = {
-    entry.name: entry for entry in (_entry("bank", "Bank", build_bank), _entry("parrot", "<b>Parrot</b>", build_parrot))
-}
+_ALL = (
+    _entry("bank", "Bank", build_bank),
+    _entry("parrot", "<b>Parrot</b>", build_parrot),
+    _entry("chorus", "Chorus", chorus.build),
+)
+ENTRIES = {entry.name: entry for entry in _ALL}

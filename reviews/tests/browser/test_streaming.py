@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from reviews.tests.browser import desks
+from reviews.tests.browser.chorus import FAILS
 from reviews.tests.browser.desks import Desk
 from reviews.tests.browser.people import SOON, Person, newcomer, sign_in
 
@@ -30,10 +31,10 @@ def arrives(chromium: Browser, desk: Desk, name: str) -> Person:
     return person
 
 
-def begin(person: Person) -> str:
+def begin(person: Person, agent: str = "support", text: str = ASKED) -> str:
     page = person.open("/threads/")
-    page.get_by_label("Agent", exact=True).select_option("support")
-    page.get_by_label("First message").fill(ASKED)
+    page.get_by_label("Agent", exact=True).select_option(agent)
+    page.get_by_label("First message").fill(text)
     page.get_by_role("button", name="Start the thread").click()
     page.wait_for_url(re.compile(r"/threads/[^/]+/$"))
     return page.url.rstrip("/").rpartition("/")[2]
@@ -87,3 +88,70 @@ def test_what_is_queued_stands_in_the_same_order_for_both(chromium: Browser, slo
     assert (ann.complaints, ben.complaints) == ([], [])
     for person in (ann, ben):
         person.context.close()
+
+
+def line_up(page: Page, agent: str, *texts: str) -> None:
+    box = page.get_by_label(f"Message to {agent}")
+    for text in texts:
+        box.fill(text)
+        page.keyboard.press("Control+Enter")
+        expect(box).to_have_value("")
+
+
+def test_three_queued_messages_of_which_one_fails_end_in_order_for_both(chromium: Browser, slow: Desk) -> None:
+    ann, ben = arrives(chromium, slow, "ann"), arrives(chromium, slow, "ben")
+    thread = begin(ann, "chorus", "Sing of the lamp.")
+    ben.open(f"/threads/{thread}/")
+    texts = ("Sing once more.", FAILS, "Sing for the last time.")
+    line_up(ann.page, "Chorus", *texts)
+    for person in (ann, ben):
+        expect(person.page.locator(".queued li")).to_have_count(3, timeout=SOON)
+    asked = ["Sing of the lamp.", *texts]
+    for person in (ann, ben):
+        expect(person.page.locator("#talk .hand p")).to_have_text(asked, timeout=60_000)
+        person.see_status("idle")
+        expect(person.page.locator(".queued li")).to_have_count(0)
+        runs = person.page.locator("#about .steps b + span")
+        shown = [
+            re.compile("success"),
+            re.compile("error: .*This one fails"),
+            re.compile("success"),
+            re.compile("success"),
+        ]
+        expect(runs).to_have_text(shown)
+    assert conversation(ann.page) == conversation(ben.page)
+    assert conversation(ann.page).count("Lead: the helper says it is the brass one.") == 3
+    assert (ann.complaints, ben.complaints) == ([], [])
+    for person in (ann, ben):
+        person.context.close()
+
+
+def test_voices_that_speak_at_once_keep_to_their_lanes_and_thoughts_stay_apart(chromium: Browser, slow: Desk) -> None:
+    ann = arrives(chromium, slow, "ann")
+    page = ann.page
+    begin(ann, "chorus", "Sing of the lamp.")
+    tail = page.locator("#tail")
+    verse, lead, helper = (
+        tail.locator("section.lane").filter(has=page.get_by_role("heading", name=f"Beside it: {name}", exact=True))
+        for name in ("verse", "lead", "lead › tools")
+    )
+    left, right = (tail.locator("> figure.said").filter(has_text=f"· {branch}") for branch in ("left", "right"))
+    for voice in (left, right):
+        expect(voice).to_contain_text("is writing, not finished", timeout=SOON)
+    thought = left.locator("details")
+    thought.locator("summary").click()
+    expect(thought).to_contain_text("The one who asks wants all voices.")
+    expect(left.locator("> div")).not_to_contain_text("wants all voices")
+    expect(verse).to_contain_text("First line: the lamp")
+    expect(verse).not_to_contain_text("Left:")
+    kept = page.locator("#talk figure").filter(has_text="Left: one voice says this").locator("details")
+    expect(kept).to_have_attribute("open", "", timeout=SOON)
+    expect(lead).to_contain_text("ask_helper", timeout=SOON)
+    expect(helper).to_contain_text("Which lamp?", timeout=SOON)
+    expect(helper).to_contain_text("was asked")
+    expect(helper).to_contain_text("Helper: the brass one")
+    ann.see_status("idle")
+    assert "Second line: and who has come" in conversation(page)
+    assert "[reasoning]" not in conversation(page)
+    assert ann.complaints == []
+    ann.context.close()
