@@ -47,6 +47,12 @@ class Filters:
             values["status"] = ""
         return "?" + urlencode({name: value for name, value in values.items() if value})
 
+    def along(self, **more: object) -> str:
+        """Return the query string that goes along from the list of what waits to a question, and on to the next one."""
+        kept = {name: getattr(self, name) for name in self.narrow} if self.status == "open" else {}
+        values = {**more, **kept}
+        return f"?{urlencode(values)}" if values else ""
+
     @property
     def narrow(self) -> list[str]:
         """Return the names of the filters that hide something."""
@@ -151,9 +157,9 @@ def count_actions(rows: list[Interrupt]) -> None:
         row.question_count, row.action_count = counts  # type: ignore[attr-defined]
 
 
-def open_count(user: Any) -> int:
-    """Return how many rows the inbox of ``user`` has without any filter."""
-    return found(user, Filters()).count()
+def open_count(user: Any, filters: Filters | None = None) -> int:
+    """Return how many rows wait in the inbox of ``user``; without ``filters``, of all."""
+    return found(user, filters or Filters()).count()
 
 
 def new_count(user: Any, filters: Filters, seen: str) -> int:
@@ -200,9 +206,10 @@ def _facet(filters: Filters, name: str, shown: tuple[str, str, int]) -> Facet:
     return Facet(value, word, count, filters.address(**{name: "" if chosen else value}), chosen)
 
 
-def next_open(user: Any, *, besides: int) -> Interrupt | None:
-    """Return the oldest row that ``user`` may decide and nobody else looks at, other than ``besides``."""
-    rows = leaders(Interrupt.objects.decidable_by(user).open()).filter(~looks.by_others(user), held_code="")
+def next_open(user: Any, filters: Filters, *, besides: int) -> Interrupt | None:
+    """Return the oldest row in the filter that ``user`` may decide and nobody else looks at, other than ``besides``."""
+    may_decide = Interrupt.objects.decidable_by(user).values("pk")
+    rows = found(user, filters).filter(~looks.by_others(user), pk__in=may_decide, held_code="")
     return rows.exclude(pk=besides).order_by("created_at", "pk").first()
 
 
@@ -224,9 +231,9 @@ class Place:
     next: int | None
 
 
-def place_of(user: Any, interrupt: Interrupt) -> Place:
-    """Return the place of ``interrupt`` among all open rows, or for a closed one where it would have stood."""
-    rows = found(user, Filters())
+def place_of(user: Any, interrupt: Interrupt, filters: Filters) -> Place:
+    """Return the place of ``interrupt`` among the open rows of the filter; of another its place by age."""
+    rows = found(user, filters)
     same = Q(created_at=interrupt.created_at)
     before = rows.filter(Q(created_at__lt=interrupt.created_at) | (same & Q(pk__lt=interrupt.pk)))
     behind = rows.filter(Q(created_at__gt=interrupt.created_at) | (same & Q(pk__gt=interrupt.pk)))

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from reviews import inbox, looks, status, values
 from reviews.diffs import word_diff
+from reviews.inbox import Filters
 from reviews.models import Preference, Role
 from reviews.people import name_of, roles_of
 from reviews.reveal import reveal, reveal_value
@@ -63,6 +64,12 @@ def bar(context: dict[str, Any]) -> Bar | None:
         banner=status.banner(),
         is_administrator=user.is_superuser,
     )
+
+
+@register.simple_tag(takes_context=True)
+def within(context: dict[str, Any], **more: object) -> str:
+    """Return the query string of a link to a question: ``more``, and the filters of the list that it is opened from."""
+    return Filters.read(context["request"].GET).along(**more)
 
 
 @register.simple_tag

@@ -117,7 +117,7 @@ def test_next_passes_over_what_somebody_else_looks_at(cast: Cast, ann: Client, b
     first, second, third = asked("One"), asked("Two"), asked("Three")
     look(ben, path_of(second))
     page = look(ann, path_of(first))
-    assert inbox.place_of(cast.ann, first).next == third.pk
+    assert inbox.place_of(cast.ann, first, inbox.Filters()).next == third.pk
     assert press(ann, page, "approve", path=path_of(first)).url == path_of(third)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -14,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from agents import history
 from agents.outcome import canonical_bytes
 from reviews import decisions, drafts, inbox, looks, questions, talk
+from reviews.inbox import Filters
 from reviews.models import Interrupt
 from reviews.questions import Question
 from reviews.sheets import NotRecorded, Sheet
@@ -56,7 +58,7 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
     assert sheet is not None  # noqa: S101  # an open question that is not held has an action
     kept = drafts.keep(request.user, sheet.action, _typed(sheet))
     if not is_fragment(request):
-        return redirect(_address(question, sheet))
+        return redirect(_address(request, question, sheet))
     return render(request, "_approve.html", {"question": question, "sheet": sheet, "kept": kept, "swapped": True})
 
 
@@ -203,6 +205,7 @@ def _conflict(request: HttpRequest, question: Question, *, stale: Any = None) ->
     _keep(request, question)
     current = _find(request, question.interrupt.pk)
     theirs = questions.read(request.user, current)
+    filters = _filters(request)
     context = {
         "section": "inbox",
         "question": theirs,
@@ -211,23 +214,24 @@ def _conflict(request: HttpRequest, question: Question, *, stale: Any = None) ->
         "stale": stale,
         "newer": getattr(current, "superseded_by", None),
         "typed_anything": any(sheet.changed or sheet.feedback or sheet.result for sheet in question.sheets),
-        "next": inbox.next_open(request.user, besides=current.pk),
-        "left": inbox.open_count(request.user),
+        "next": inbox.next_open(request.user, filters, besides=current.pk),
+        "left": inbox.open_count(request.user, filters),
     }
     return render(request, "conflict.html", context, status=409)
 
 
 def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
-    """Lead to the next question that waits: of the same pause first, then the oldest of all; else to the inbox."""
+    """Lead to the next question that waits: of the same pause first, then the oldest of the filter, else the inbox."""
+    filters = _filters(request)
     found = _find(request, question.interrupt.pk)
     words = _recorded_words(questions.read(request.user, found))
     messages.success(request, f"Recorded: {words}\n{found.title}. {found.agent.title} goes on with it now.")
     beside = [other for other in questions.pause(request.user, found) if other.status == Interrupt.Status.OPEN]
     looked_at = looks.of_others(request.user, beside)
     free = [other for other in beside if other.pk not in looked_at]
-    following = free[0] if free else inbox.next_open(request.user, besides=found.pk)
+    following = free[0] if free else inbox.next_open(request.user, filters, besides=found.pk)
     target = reverse("reviews:interrupt", args=[following.pk]) if following else reverse("reviews:inbox")
-    response = redirect(target)
+    response = redirect(target + filters.along())
     response.status_code = 303
     return response
 
@@ -258,7 +262,7 @@ def _mark(request: HttpRequest, question: Question, verb: str) -> HttpResponse:
         return _page(request, question, status=422)
     drafts.keep(request.user, sheet.action, _typed(sheet), verdict=verb)
     following = question.next_undecided()
-    return redirect(_address(question, following or sheet))
+    return redirect(_address(request, question, following or sheet))
 
 
 def _work(request: HttpRequest, question: Question, act: tuple[str, str]) -> HttpResponse:
@@ -274,16 +278,21 @@ def _work(request: HttpRequest, question: Question, act: tuple[str, str]) -> Htt
             fields[field_name] = text
     drafts.keep(request.user, sheet.action, fields, verdict="")
     row_id = next((row.id for row in worked.rows if row.name == name), "")
-    return redirect(f"{_address(question, sheet)}#{row_id}")
+    return redirect(f"{_address(request, question, sheet)}#{row_id}")
 
 
 def _act(posted: QueryDict) -> tuple[str, str] | None:
     return next(((act, str(posted[act])) for act in ACTS if act in posted), None)
 
 
-def _address(question: Question, sheet: Sheet) -> str:
-    address = reverse("reviews:interrupt", args=[question.interrupt.pk])
-    return f"{address}?action={sheet.number}" if question.several else address
+def _address(request: HttpRequest, question: Question, sheet: Sheet) -> str:
+    action = {"action": sheet.number} if question.several else {}
+    return reverse("reviews:interrupt", args=[question.interrupt.pk]) + _filters(request).along(**action)
+
+
+def _filters(request: HttpRequest) -> Filters:
+    """Return the filters of the list that the question was opened from: they go along in the address."""
+    return replace(Filters.read(request.GET), status="open")
 
 
 # ------------------------------------------------------------------------------------------------------------- the page
@@ -295,13 +304,15 @@ def _page(request: HttpRequest, question: Question, *, status: int = 200) -> Htt
     beside = [question if other.pk == found.pk else questions.read(request.user, other) for other in pause]
     question.full = request.GET.get("full", "")
     conversation = history.conversation(found.thread_id)
+    filters = _filters(request)
     context = {
         "section": "inbox",
         "question": question,
         "questions": beside,
         "interrupt": found,
         "talk": talk.read(found.thread, conversation),
-        "place": inbox.place_of(request.user, found),
+        "place": inbox.place_of(request.user, found, filters),
+        "filters": filters,
         "refused": status == 422,
         **_looked_at(request, found, pause),
     }
