@@ -261,7 +261,7 @@ def _link_close(renderer: Any, tokens: Sequence[Token], index: int, options: Any
             break
     target = str(tokens[place].attrGet("href") or "")
     said = "".join(token.content for token in tokens[place + 1 : index])
-    return "" if said == target else f" <code>({reveal(target)})</code>"
+    return "" if target in (said, f"mailto:{said}") else f" <code>({reveal(target)})</code>"
 
 
 def _renderer(before: str, after: str, *, content: bool = False) -> Callable[..., str]:

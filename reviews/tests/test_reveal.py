@@ -298,6 +298,11 @@ def test_markdown_is_formatted_and_links_are_text_with_their_target() -> None:
     assert "<ol>\n<li>one</li>" in html
 
 
+def test_a_link_that_shows_its_target_does_not_say_it_twice() -> None:
+    assert words("<ines.krug@example.test>") == "<p>ines.krug@example.test</p>\n"
+    assert "<code>(mailto:other@example.test)</code>" in words("[ines.krug@example.test](mailto:other@example.test)")
+
+
 def test_images_and_scripts_in_words_are_text() -> None:
     html = words(HOSTILE[6])
     assert "[open](javascript:document.title=&#x27;p5&#x27;)" in html

@@ -52,3 +52,12 @@ def test_a_refund_is_decided_on_a_small_screen(arrive: Newcomer, screen: str, ve
     ann.watch(thread)
     paid = [args["amount"] for _, args in ann.desk.effects(thread)]
     assert paid == {"approve": [129.0], "edit": [12.5]}.get(verdict, [])
+
+
+def test_four_arguments_and_three_buttons_stand_on_one_screen(ann: Person) -> None:
+    ann.take_up(ann.start("support", "Refund order 10482. The customer wrote: Shade broken."))
+    ann.page.set_viewport_size({"width": 1440, "height": 900})
+    buttons = ann.page.locator(".verb button").all()
+    edges = [box["y"] + box["height"] for button in buttons if (box := button.bounding_box())]
+    assert len(edges) == 3
+    assert max(edges) <= 900
