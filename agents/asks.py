@@ -151,13 +151,13 @@ def _siblings(thread_id: str, one: Waiting, asked: set[CallKey]) -> tuple[Siblin
     if message is None:
         return ()
     keys = [CallKey(message.id or "", call["id"] or "") for call in message.tool_calls]
-    results = _results(thread_id, keys, one.messages)
+    results, refused = _results(thread_id, keys, one.messages)
     return tuple(
         Sibling(
             name=call["name"],
             args=call["args"],
             key=key,
-            state="ran" if key in results else "waits",
+            state="refused" if key in refused else "ran" if key in results else "waits",
             result=results.get(key, ""),
         )
         for call, key in zip(message.tool_calls, keys, strict=True)
@@ -165,8 +165,11 @@ def _siblings(thread_id: str, one: Waiting, asked: set[CallKey]) -> tuple[Siblin
     )
 
 
-def _results(thread_id: str, keys: list[CallKey], messages: Iterable[Any]) -> dict[CallKey, str]:
-    """Return what is known of calls that ran: from the ledger, and from the tool messages."""
+def _results(thread_id: str, keys: list[CallKey], messages: Iterable[Any]) -> tuple[dict[CallKey, str], set[CallKey]]:
+    """Return what is known of calls that have a result: from the ledger, and from the tool messages.
+
+    And beside it those whose tool refused the arguments.
+    """
     told = {message.tool_call_id: str(message.content) for message in messages if isinstance(message, ToolMessage)}
     results = {key: told[key.tool_call_id] for key in keys if key.tool_call_id in told}
     rows = ToolExecution.objects.filter(
@@ -174,7 +177,9 @@ def _results(thread_id: str, keys: list[CallKey], messages: Iterable[Any]) -> di
         message_id__in={key.message_id for key in keys},
         status=ToolExecution.Status.FINISHED,
     )
-    return results | {CallKey(row.message_id, row.tool_call_id): row.summary for row in rows}
+    recorded = {CallKey(row.message_id, row.tool_call_id): row for row in rows}
+    refused = {key for key, row in recorded.items() if row.refused}
+    return results | {key: row.summary for key, row in recorded.items()}, refused
 
 
 def record_calls(thread_id: str, asks: Sequence[Ask]) -> None:

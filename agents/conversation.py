@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from django.db.models import Q
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from agents import values
 from agents.head import messages_of
-from agents.models import ToolExecution
+from agents.models import Thread, ToolExecution
 from agents.outcome import MessageView, ToolCallView
 
 Results = Mapping[tuple[str, str], tuple[str, bool]]  # (message id, call id) -> text, whether it is an error
+Fates = Mapping[tuple[str, str], bool]  # (message id, call id) -> whether the tool was entered
 
 
 def conversation(thread_id: str) -> tuple[MessageView, ...]:
@@ -28,7 +30,7 @@ def conversation_at(thread_id: str, checkpoint_id: str) -> tuple[MessageView, ..
     if not checkpoint_id:
         return ()
     stored = values.read(values.Point(thread_id, checkpoint_id))
-    return views(messages_of(stored.values), recorded(thread_id))
+    return views(messages_of(stored.values), recorded(thread_id), fates(thread_id))
 
 
 def recorded(thread_id: str) -> Results:
@@ -37,13 +39,26 @@ def recorded(thread_id: str) -> Results:
     return {(row.message_id, row.tool_call_id): (row.summary, row.is_error) for row in rows}
 
 
-def views(messages: Sequence[Any], recorded: Results | None = None) -> tuple[MessageView, ...]:
+def fates(thread_id: str) -> Fates:
+    """Return which calls ran, as far as the ledger knows, and which their tool refused; in forks also before it."""
+    thread = Thread.objects.select_related("ancestor").get(pk=thread_id)
+    ended = Q(status__in=["finished", "failed"]) & (Q(calls__gt=0) | Q(refused=True))
+    rows = ToolExecution.objects.filter(ended, thread_id__in=thread.lineage())
+    found: dict[tuple[str, str], bool] = {}
+    for message_id, call_id, calls in rows.values_list("message_id", "tool_call_id", "calls"):
+        found[message_id, call_id] = found.get((message_id, call_id), False) or calls > 0
+    return found
+
+
+def views(
+    messages: Sequence[Any], recorded: Results | None = None, fates: Fates | None = None
+) -> tuple[MessageView, ...]:
     """Return messages for display. ``recorded``: results that are known beside those among the messages."""
     results = _results(messages, recorded or {})
     made = {call["id"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
     # A tool message is shown inside the call that it answers.
     return tuple(
-        _view(message, results)
+        _view(message, results, fates or {})
         for message in messages
         if not (isinstance(message, ToolMessage) and message.tool_call_id in made)
     )
@@ -62,7 +77,7 @@ def _results(messages: Sequence[Any], recorded: Results) -> Results:
     return results
 
 
-def _view(message: Any, results: Results) -> MessageView:
+def _view(message: Any, results: Results, fates: Fates) -> MessageView:
     calls = message.tool_calls if isinstance(message, AIMessage) else []
     return MessageView(
         id=getattr(message, "id", None) or "",
@@ -70,13 +85,15 @@ def _view(message: Any, results: Results) -> MessageView:
         content=text_of(message),
         name=getattr(message, "name", None) or "",
         reasoning=reasoning_of(message),
-        calls=tuple(_call(getattr(message, "id", None) or "", call, results) for call in calls),
+        calls=tuple(_call(getattr(message, "id", None) or "", call, results, fates) for call in calls),
     )
 
 
-def _call(message_id: str, call: Any, results: Results) -> ToolCallView:
-    result, error = results.get((message_id, call["id"]), (None, False))
-    return ToolCallView(id=call["id"] or "", name=call["name"], args=call["args"], result=result, error=error)
+def _call(message_id: str, call: Any, results: Results, fates: Fates) -> ToolCallView:
+    key = (message_id, call["id"] or "")
+    result, error = results.get(key, (None, False))
+    ran = fates.get(key)
+    return ToolCallView(id=key[1], name=call["name"], args=call["args"], result=result, error=error, ran=ran)
 
 
 def _role(message: Any) -> Literal["human", "ai", "tool", "system", "other"]:

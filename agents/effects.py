@@ -49,7 +49,8 @@ def _without_call(permit: ToolPermit) -> Any:
 
 def _of_call(agent: Registered, head: Head, permit: ToolPermit, namespace: str) -> Iterator[Effect]:
     execution = _execution(permit)
-    if execution is not None and execution.calls and execution.status in ("finished", "failed"):
+    entered = execution is not None and (execution.calls or execution.refused)
+    if execution is not None and entered and execution.status in ("finished", "failed"):
         yield _executed(permit, execution)
         return
     message = _tool_message(_messages(agent, permit.thread_id, namespace, head), permit)
@@ -71,11 +72,12 @@ def _execution(permit: ToolPermit) -> ToolExecution | None:
 
 def _executed(permit: ToolPermit, execution: ToolExecution) -> Effect:
     differs = permit.verdict not in ("approve", "edit") or permit.digest != execution.digest
+    ended: Any = "failed" if execution.is_error else "executed"
     return Effect(
         interrupt_id=permit.interrupt_id,
         namespace=(permit.run.payload or {}).get("namespace", ""),
         position=permit.position,
-        state="failed" if execution.is_error else "executed",
+        state="unfit" if execution.refused else ended,
         name=execution.name,
         args=canonical_bytes(execution.args),
         result=execution.summary,

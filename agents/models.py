@@ -334,6 +334,7 @@ class ToolExecution(models.Model):
     result = models.BinaryField(null=True)
     summary = models.TextField(blank=True)  # the result as text, for people
     is_error = models.BooleanField(default=False)  # the tool reported an error, or raised one
+    refused = models.BooleanField(default=False, db_default=False)  # its arguments did not fit: it was not entered
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -209,12 +209,12 @@ class Call:
 class Sibling:
     """Another call of the same turn, which is not asked about.
 
-    ``state``: ``ran``, ``waits`` (runs by itself afterwards).
+    ``state``: ``ran``, ``refused`` (its arguments did not fit: it did not run), ``waits`` (runs by itself afterwards).
     """
 
     name: str
     args: Any
-    state: Literal["ran", "waits"]
+    state: Literal["ran", "refused", "waits"]
     key: CallKey | None = None
     result: str = ""
 
@@ -249,7 +249,16 @@ class Effect:
     namespace: str
     position: int  # index of the action inside its interrupt
     state: Literal[
-        "executed", "failed", "rejected", "responded", "answered", "continued", "stopped", "missing", "refused"
+        "executed",
+        "failed",
+        "unfit",  # the tool refused the arguments, and did not run
+        "rejected",
+        "responded",
+        "answered",
+        "continued",
+        "stopped",
+        "missing",
+        "refused",  # by the ledger
     ]
     name: str = ""
     args: bytes | None = None  # canonical; what the tool really received, where the ledger saw it
@@ -330,6 +339,7 @@ class ToolCallView:
     args: Any
     result: str | None = None
     error: bool = False
+    ran: bool | None = None  # whether the tool was entered, where the ledger knows
 
 
 @dataclass(frozen=True)

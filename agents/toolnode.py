@@ -1,5 +1,5 @@
-"""Where the ledger sits: around the execution of every ToolNode of this process. The one place that knows LangGraph's
-privates.
+"""Where the ledger sits: around the execution of every ToolNode of this process. The one place that knows
+LangGraph's privates.
 
 On the class, not on nodes: an agent that is built inside a tool has a ToolNode which no walk over the graph finds.
 What runs without the runner's mark (another program, a test of a graph) passes through.
@@ -13,6 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import Any
 
+from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from agents import ledger
@@ -37,6 +38,7 @@ def install() -> None:
     if getattr(ToolNode, "_countersign_ledger", False):
         return
     _guard_tools()
+    _notice_refusals()
     _keep_turns()
     ToolNode._countersign_ledger = True  # type: ignore[attr-defined]
 
@@ -52,6 +54,17 @@ def _guard_tools() -> None:
 
     ToolNode._execute_tool_sync = guarded  # type: ignore[method-assign,assignment]
     ToolNode._execute_tool_async = aguarded  # type: ignore[method-assign,assignment]
+
+
+def _notice_refusals() -> None:
+    """Let the ledger know whether a tool took its arguments: LangGraph makes the same error message of a tool that
+    refused them, and never ran, and of one that ran and failed."""
+    check = BaseTool._to_args_and_kwargs
+
+    def checked(tool: BaseTool, tool_input: Any, tool_call_id: str | None) -> Any:
+        return ledger.checked(tool, lambda: check(tool, tool_input, tool_call_id))
+
+    BaseTool._to_args_and_kwargs = checked  # type: ignore[method-assign,assignment]
 
 
 def _keep_turns() -> None:

@@ -20,9 +20,11 @@ Voice = Literal["agent", "outside", "us", "system"]
 Tone = Literal["", "wait", "next", "red"]
 
 VERDICT_WORDS = {"approve": "approved", "edit": "changed and approved", "reject": "rejected", "respond": "answered"}
+UNFIT = "did not run: the tool refused the arguments, and the agent was told"
 EFFECT_WORDS = {
     "executed": "ran",
     "failed": "ran and failed",
+    "unfit": UNFIT,
     "rejected": "nothing ran",
     "responded": "nothing ran; the text was the result",
     "answered": "the answer was taken",
@@ -113,7 +115,7 @@ def _executed(action: Action, interrupt: Interrupt) -> Step:
         return Step("Executed", "not what was decided", "red", interrupt.applied_at, "warn")
     if action.effect:
         tone: Tone = "red" if action.effect in ("missing", "refused") else ""
-        icon = "warn" if tone or action.effect == "failed" else "check"
+        icon = "warn" if tone or action.effect in ("failed", "unfit") else "check"
         return Step("Executed", EFFECT_WORDS.get(action.effect, action.effect), tone, interrupt.applied_at, icon)
     if interrupt.status == Interrupt.Status.WITHDRAWN:
         return Step("Executed", "nothing ran: the decision had no effect", "next")
@@ -123,11 +125,22 @@ def _executed(action: Action, interrupt: Interrupt) -> Step:
 def unasked_steps(call: ToolCallView, *, answered: bool) -> tuple[Step, ...]:
     """Return the steps of a call that nobody was asked about."""
     if call.result is not None:
-        word = "ran and failed" if call.error else "ran"
+        word = _failed(call) if call.error else "ran"
         last = Step("Executed", word, icon="warn" if call.error else "check")
     else:
         last = Step("Executed", "no result is stored" if answered else "not yet", "next")
     return Step("Proposed", ""), Step("Decided", "nobody was asked"), last
+
+
+def _failed(call: ToolCallView) -> str:
+    """Say what an error result means. Without a record of the ledger it may also be that nothing ran."""
+    match call.ran:
+        case True:
+            return "ran and failed"
+        case False:
+            return UNFIT
+        case _:
+            return "an error stands for its result"
 
 
 def read(thread: Thread, messages: Sequence[MessageView]) -> list[Said]:

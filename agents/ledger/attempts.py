@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,6 +51,36 @@ class Step:
     interrupts: int = 0  # answers that the tool took, which a given-back result must count again
     text: str = ""
     question: str = ""
+
+
+@dataclass
+class Entry:
+    """How far one call got into its tool. A tool whose arguments do not fit its own schema refuses them and never runs.
+
+    ``state`` stays "unknown" for a tool that looks at its arguments by itself: it counts as one that ran.
+    """
+
+    tool: Any
+    state: Literal["unknown", "accepted", "refused"] = "unknown"
+
+    @property
+    def refused(self) -> bool:
+        return self.state == "refused"
+
+
+# Set by the gate for one call. Shared by all contexts below it: a sync tool runs in a thread with a copy.
+entry: ContextVar[Entry | None] = ContextVar("entry", default=None)
+
+
+def checked(tool: Any, check: Callable[[], Any]) -> Any:
+    """Let a tool check its arguments, and keep how that ended, where this is the call that the gate let through."""
+    now = entry.get()
+    if now is None or now.tool is not tool or now.state != "unknown":  # a tool that calls tools, or itself
+        return check()
+    now.state = "refused"
+    parsed = check()
+    now.state = "accepted"
+    return parsed
 
 
 def is_ours(request: Any) -> bool:

@@ -14,7 +14,7 @@ from langgraph.types import interrupt
 
 from agents import connections
 from agents.ledger import records
-from agents.ledger.attempts import Attempt, Step, attempt_of, interrupts, is_ours
+from agents.ledger.attempts import Attempt, Entry, Step, attempt_of, entry, interrupts, is_ours
 from agents.ledger.judging import judge
 from agents.models import ToolExecution
 
@@ -38,18 +38,21 @@ def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
     if step.act != "run":
         return _message(attempt, step)
     mark = current_execution.set(str(attempt.execution_id))
-    asked_before = interrupts(request)
+    asked_before, got = interrupts(request), Entry(request.tool)
+    entered = entry.set(got)
     try:
         result = execute(_with_args(request, step))
     except GraphBubbleUp:
         connections.run(records.pause, attempt)
         raise
     except BaseException as error:
-        connections.run(records.fail, attempt, error)
+        connections.run(records.fail, attempt, error, refused=got.refused)
         raise
     finally:
+        entry.reset(entered)
         current_execution.reset(mark)
-    connections.run(records.finish, attempt, result, interrupts=interrupts(request) - asked_before)
+    took = interrupts(request) - asked_before
+    connections.run(records.finish, attempt, result, interrupts=took, refused=got.refused)
     return result
 
 
@@ -81,7 +84,8 @@ async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitab
     if step.act != "run":
         return _message(attempt, step)
     current_execution.set(str(attempt.execution_id))  # this task has a context of its own
-    asked_before = interrupts(request)
+    asked_before, got = interrupts(request), Entry(request.tool)
+    entry.set(got)
     try:
         result = await execute(_with_args(request, step))
     except GraphBubbleUp:
@@ -90,9 +94,10 @@ async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitab
     except asyncio.CancelledError:
         raise  # a person ended it: its outcome is unknown, and that is what `started` by another token says
     except BaseException as error:
-        await connections.arun(records.fail, attempt, error)
+        await connections.arun(records.fail, attempt, error, refused=got.refused)
         raise
-    await connections.arun(records.finish, attempt, result, interrupts=interrupts(request) - asked_before)
+    took = interrupts(request) - asked_before
+    await connections.arun(records.finish, attempt, result, interrupts=took, refused=got.refused)
     return result
 
 

@@ -85,7 +85,8 @@ def close(attempt: Attempt, **changes: Any) -> None:
         log.warning("a late result was not recorded", extra={"execution": str(attempt.execution_id)})
 
 
-def finish(attempt: Attempt, result: Any, *, interrupts: int = 0) -> None:
+def finish(attempt: Attempt, result: Any, *, interrupts: int = 0, refused: bool = False) -> None:
+    """Keep a result. ``refused``: the tool refused the arguments, so it was counted as begun and never was."""
     kind, blob = _serde.dumps_typed(result)
     close(
         attempt,
@@ -95,6 +96,7 @@ def finish(attempt: Attempt, result: Any, *, interrupts: int = 0) -> None:
         summary=summary_of(result)[:SUMMARY],
         is_error=getattr(result, "status", "") == "error",
         interrupts=interrupts,
+        **_not_entered(refused),
     )
 
 
@@ -103,13 +105,18 @@ def result_of(row: ToolExecution) -> Any:
     return _serde.loads_typed((row.result_type, bytes(row.result or b"")))
 
 
-def fail(attempt: Attempt, error: BaseException) -> None:
+def fail(attempt: Attempt, error: BaseException, *, refused: bool = False) -> None:
     close(
         attempt,
         status=ToolExecution.Status.FAILED,
         summary=summary_of(f"{type(error).__name__}: {error}")[:SUMMARY],
         is_error=True,
+        **_not_entered(refused),
     )
+
+
+def _not_entered(refused: bool) -> dict[str, Any]:
+    return {"refused": True, "calls": F("calls") - 1} if refused else {}
 
 
 def pause(attempt: Attempt) -> None:

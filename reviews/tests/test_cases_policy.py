@@ -173,8 +173,13 @@ def test_what_the_tool_says_to_an_edit_stands_on_the_question(desk: Desk) -> Non
     assert desk.ran == []
     answer = desk.ann.open(row)
     assert "nobody pays thirteen" in answer
-    assert "Executed ran and failed" in answer
-    assert row.actions.get().effect == "failed"
+    assert "Executed did not run: the tool refused the arguments, and the agent was told" in answer
+    assert "ran and failed" not in answer
+    assert row.actions.get().effect == "unfit"
+    (entry,) = entries("interrupt applied", row)
+    assert [call["effect"] for call in json.loads(entry.body)["calls"]] == ["unfit"]
+    thread = desk.ann.open(reverse("reviews:thread", args=[row.thread_id]))
+    assert "did not run: the tool refused the arguments" in thread
 
 
 # ---------------------------------------------------------------------------------------- HC-18: tools that ask people

@@ -11,7 +11,7 @@
   const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e0fff}]/gu;
   const TOOL_WORDS = {
     preparing: "preparing, nothing runs yet", proposed: "proposed", started: "running",
-    output: "running", finished: "ran", failed: "ran and failed",
+    output: "running", finished: "ran", failed: "ended in an error",
   };
   const NODE_WORDS = { started: "at work", finished: "done", failed: "failed", paused: "waits for a person" };
   const items = new Map(), lanes = new Map(), nodes = new Map(), panels = new Map();
