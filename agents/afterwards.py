@@ -92,7 +92,7 @@ class _Walk:
         for number, row in enumerate(way):
             if not row.next:
                 return False
-            if not namespace and self._stops(row, first=number == 0):
+            if self._stops(row, namespace, first=number == 0 and not namespace):
                 self._later(record, way[number:])
                 return True
             before = len(self.found.asks)
@@ -106,10 +106,10 @@ class _Walk:
         self.found.known = self.found.known and (not way or bool(record.tasks(way[-1])))
         return False
 
-    def _stops(self, row: Row, *, first: bool) -> bool:
-        if not self.stops(Point(self.thread_id, row.id), row.next, first):
+    def _stops(self, row: Row, namespace: str, *, first: bool) -> bool:
+        if not self.stops(Point(self.thread_id, row.id, namespace), row.next, first):
             return False
-        self.found.asks.append(Question("breakpoint", ", ".join(row.next)))
+        self.found.asks.append(Question("breakpoint", ", ".join(row.next), namespace))
         return True
 
     def _step(self, record: Record, row: Row, *, first: bool, inside: bool) -> None:

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, ToolMessage
-
-from agents.asks import Waiting, asks_of, last_ai
-from agents.marks import START
+from agents.asks import Waiting, asks_of
+from agents.breakpoints import breakpoint_ask, messages_of, open_calls
 from agents.models import Checkpoint, CheckpointWrite
-from agents.outcome import Ask, canonical_bytes
+from agents.outcome import Ask
 from agents.registry import Registered
-from agents.values import Point, nodes_before
+
+__all__ = ["Head", "messages_of", "open_calls", "read_head", "stored_by"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def read_head(agent: Registered, thread_id: str, run_id: str) -> Head:
     waiting = _waiting(agent, thread_id, snapshot, poisoned)
     unfinished = _unfinished(snapshot.tasks, saved.pending_writes or [])
     asks = asks_of(thread_id, waiting, agent.schemas)
-    stop = None if asks else _breakpoint(agent, thread_id, saved, snapshot)
+    stop = breakpoint_ask(agent, thread_id, snapshot, asking=bool(asks))
     return Head(
         checkpoint_id=snapshot.config["configurable"]["checkpoint_id"],
         asks=(stop,) if stop else asks,
@@ -89,12 +88,6 @@ def _answered(task_id: str, writes: Sequence[Any]) -> bool:
     return any(owner == task_id and channel == "__resume__" for owner, channel, _ in writes)
 
 
-def messages_of(values: Any) -> list[Any]:
-    """Return the messages of a state, whatever its schema; [] for a graph without them."""
-    messages = values.get("messages") if isinstance(values, dict) else getattr(values, "messages", None)
-    return list(messages) if isinstance(messages, list | tuple) else []
-
-
 # ----------------------------------------------------------------------------------------------------------- interrupts
 
 
@@ -121,58 +114,3 @@ def _waiting(agent: Registered, thread_id: str, snapshot: Any, poisoned: set[str
 def _messages_in(agent: Registered, thread_id: str, namespace: str) -> list[Any]:
     saved = agent.graph.checkpointer.get_tuple({"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}})
     return messages_of(saved.checkpoint["channel_values"]) if saved else []
-
-
-# ---------------------------------------------------------------------------------------------------------- breakpoints
-
-
-def _breakpoint(agent: Registered, thread_id: str, saved: Any, snapshot: Any) -> Ask | None:
-    """Return the question of a static breakpoint that the thread stands at and has not passed."""
-    next_nodes = [task.name for task in snapshot.tasks if task.result is None and not task.error]
-    checkpoint_id = snapshot.config["configurable"]["checkpoint_id"]
-    if not next_nodes or passed(saved.checkpoint):
-        return None
-    if not stops_at(agent.graph, Point(thread_id, checkpoint_id), next_nodes):
-        return None
-    return Ask(
-        kind="breakpoint",
-        interrupt_id=f"breakpoint:{checkpoint_id}",
-        namespace="",
-        task_id="",
-        checkpoint_id=checkpoint_id,
-        node=", ".join(next_nodes),
-        value=canonical_bytes({"next": next_nodes, "calls": _open_calls(messages_of(snapshot.values))}),
-    )
-
-
-def passed(checkpoint: Any) -> bool:
-    """LangGraph notes at each continue which versions it has seen; without a newer one it would not stop again."""
-    seen = checkpoint["versions_seen"].get("__interrupt__", {})
-    versions = checkpoint["channel_versions"].items()
-    return all(channel in seen and not version > seen[channel] for channel, version in versions)
-
-
-def stops_at(graph: Any, point: Point, next_nodes: Sequence[str]) -> bool:
-    """Tell whether a static breakpoint stops the graph at a checkpoint: before what is next, or after what ran."""
-    if _is_named(graph.interrupt_before_nodes, next_nodes):
-        return True
-    # Not by LangGraph's parent: a copy (a fork, a rewind) has another one than the checkpoint that it repeats.
-    return bool(graph.interrupt_after_nodes) and _is_named(graph.interrupt_after_nodes, nodes_before(point))
-
-
-def _is_named(named: Any, nodes: Sequence[str]) -> bool:
-    return any(node != START and (named == "*" or node in named) for node in nodes)
-
-
-def open_calls(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the tool calls of the last AI message that have no tool message yet."""
-    message = last_ai(messages)
-    if not isinstance(message, AIMessage):
-        return []
-    later = messages[next(at for at, one in enumerate(messages) if one is message) :]  # call ids come again each turn
-    answered = {one.tool_call_id for one in later if isinstance(one, ToolMessage)}
-    return [dict(call) for call in message.tool_calls if call["id"] not in answered]
-
-
-def _open_calls(messages: Sequence[Any]) -> list[dict[str, Any]]:
-    return [{"name": call["name"], "args": call["args"]} for call in open_calls(messages)]

@@ -42,6 +42,7 @@ class Registered:
     guarantee_reason: str = ""
     schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     tools_node: str = ""  # name of the graph's own ToolNode: as which open calls can be settled
+    stops_inside: bool = False  # a subgraph has a static breakpoint
     transformers: tuple[Transformer, ...] = ()  # of its streams, in the order of passing
 
     @property
@@ -163,6 +164,7 @@ def _register(name: str, known: _Known) -> Registered:
             version=known.version,
             schemas=_schemas(nodes),
             tools_node=_tools_node(graph),
+            stops_inside=_stops_inside(graph),
             transformers=transformers_of(graph),
             **_guarantee(nodes),
         )
@@ -195,6 +197,11 @@ def tool_nodes(graph: Any) -> Iterator[ToolNode]:
 
 def _tools_node(graph: Any) -> str:
     return next((name for name, node in graph.nodes.items() if isinstance(node.bound, ToolNode)), "")
+
+
+def _stops_inside(graph: Any) -> bool:
+    subs = [sub for _, sub in graph.get_subgraphs(recurse=True)]
+    return any(sub.interrupt_before_nodes or sub.interrupt_after_nodes for sub in subs)
 
 
 def _schemas(nodes: list[ToolNode]) -> dict[str, dict[str, Any]]:

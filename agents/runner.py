@@ -337,7 +337,7 @@ class _Drive:
 
     def _outcome(self, act: Act, head: Head) -> Outcome:
         asks.record_calls(self.lease.thread_id, head.asks)
-        error = self.error or ("" if self.driver.cancelled else head.error)
+        error = self.error or ("" if self.driver.cancelled else head.error or self._stopped_unasked(act, head))
         effects = effects_of(self.agent, self.lease.thread_id, self.lease.run_id, head)
         return Outcome(
             thread_id=self.lease.thread_id,
@@ -350,6 +350,17 @@ class _Drive:
             effects=effects,
             error=error or self._told_why(act, head),
             stuck=head.stuck,
+        )
+
+    def _stopped_unasked(self, act: Act, head: Head) -> str:
+        """Say that the graph stopped by itself and asks nothing: a static breakpoint where the desk sees no graph."""
+        drove = act in ("start", "answer", "continue", "replay")
+        if not drove or head.asks or not head.unfinished or self.driver.control.drain_requested:
+            return ""
+        return (
+            "The graph stopped inside a step and asks nothing. That is a static breakpoint (interrupt_before or"
+            " interrupt_after) of a graph that is called inside a node or a tool, where the desk cannot ask about it."
+            " Put it into an outer graph, or ask with interrupt(). Trying again goes past it."
         )
 
     def _gone(self, act: Act, head: Head, effects: tuple[Effect, ...], *, failed: bool) -> tuple[tuple[str, str], ...]:

@@ -14,15 +14,16 @@ from agents import copies, registry, runs, values
 from agents.afterwards import Afterwards, Question, afterwards
 from agents.asks import asked_calls
 from agents.branches import descent
+from agents.breakpoints import passed, stops_at
 from agents.conversation import text_of
-from agents.head import messages_of, passed, read_head, stops_at
+from agents.head import messages_of, read_head
 from agents.marks import NODES, next_of
 from agents.models import CheckpointWrite, Thread, ToolPermit
 from agents.outcome import Ask, as_plain
 from agents.registry import Registered
 from agents.starts import Start, closing, message_update, updates_of
 from agents.states import node_of
-from agents.values import Point, Stored
+from agents.values import Point, Stored, graph_of
 
 Kind = Literal["fork", "rewind", "replay head"]
 _LISTED = 50  # answers that stand, newest first
@@ -158,7 +159,12 @@ def _after(agent: Registered, stored: Stored) -> Afterwards:
         return Afterwards()
 
     def stops(point: Point, due: tuple[str, ...], first: bool) -> bool:
-        return not (first and passed(stored.saved.checkpoint)) and stops_at(agent.graph, point, due)
+        if first and passed(stored.saved.checkpoint):
+            return False
+        if not point.namespace:
+            return stops_at(agent.graph, point, due)
+        inner = graph_of(point.thread_id, point.namespace) if agent.stops_inside else None
+        return inner is not None and stops_at(inner, point, due)
 
     found = afterwards(stored.point, stops=stops)
     if not found.known and not found.nodes:

@@ -371,6 +371,12 @@ def breakpoint_after(record: Record) -> Graph:
     return chain(*nodes, interrupt_after=["first"])
 
 
+def stops_inside(record: Record, *, when: Literal["before", "after"] = "before") -> Graph:
+    """Acts, stops inside a subgraph between its two steps, acts again."""
+    inner = breakpoint_before(record) if when == "before" else breakpoint_after(record)
+    return chain(("before", noting(record, "before")), ("sub", inner), ("after", noting(record, "after")))
+
+
 def fails(message: str = "boom") -> Graph:
     """Raises in its only node."""
 

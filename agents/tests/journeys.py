@@ -121,6 +121,11 @@ _LOG: dict[str, Any] = {"values": {"log": {}}}
 _HAND_ON = {"text": graphs.turns([("delegate", {"task": graphs.turns([("pay", {"amount": 5})])}), ("read", {"id": 1})])}
 _ASKING = {"text": graphs.turns([("read", {"id": 1}), ("ask_inside", {"question": "well?"}), ("pay", {"amount": 1})])}
 
+
+def stops_deep_inside(record: graphs.Record) -> Any:
+    return graphs.chain(("outer", graphs.stops_inside(record, when="after")))
+
+
 MADE: dict[str, tuple[Mapping[str, Any], Callable[[graphs.Record], Any]]] = {
     "brief": (_BRIEF, lambda record: graphs.agent(record)),
     "brief-per-call": (_BRIEF, lambda record: graphs.agent(record, mode="per_call")),
@@ -142,6 +147,8 @@ MADE: dict[str, tuple[Mapping[str, Any], Callable[[graphs.Record], Any]]] = {
     "three-tasks": (_LOG, graphs.three_tasks),
     "breakpoint-before": (_LOG, graphs.breakpoint_before),
     "breakpoint-after": (_LOG, graphs.breakpoint_after),
+    "stops-inside": (_LOG, graphs.stops_inside),
+    "stops-deep-inside": (_LOG, stops_deep_inside),
     "remembering": (_LOG, remembering),
     "fails": (_LOG, lambda record: graphs.fails()),
 }

@@ -122,11 +122,12 @@ def assert_true(sheet: SafetySheet, thread_id: str, outcome: Outcome, before: Be
 
 
 def nodes_run(thread_id: str, before: Before) -> Counter[str]:
-    """The nodes of all graphs that were begun: those due at a checkpoint that has writes, or a child."""
+    """The nodes of all graphs that were begun: those due at a checkpoint that has writes, a child, or a graph inside."""
     rows = list(Checkpoint.objects.filter(thread_id=thread_id).exclude(pk__in=before.rows))
     parents = {(row.ns, row.parent_id) for row in rows if row.metadata["source"] == "loop"}
     written = CheckpointWrite.objects.filter(thread_id=thread_id).values_list("ns", "checkpoint_id")
-    begun = parents | set(written)
+    around = {(row.ns.rpartition("|")[0], row.outer_id) for row in rows if row.outer_id}
+    begun = parents | set(written) | around
     found = [row.next_nodes.split("|") for row in rows if (row.ns, row.checkpoint_id) in begun and row.next_nodes]
     return Counter(node for nodes in found for node in nodes if node != "__start__")
 
