@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from agents import registry, values
-from agents.conversation import recorded, views
+from agents.conversation import fates, recorded, views
 from agents.head import messages_of
 from agents.models import Thread
 from agents.outcome import MessageView
@@ -52,13 +52,14 @@ def conversation(thread_id: str) -> tuple[MessageView, ...]:
 def _shown(thread_id: str, messages: Sequence[Any]) -> tuple[MessageView, ...]:
     name, redacts = Thread.objects.values_list("agent_id", "agent__redacts").get(pk=thread_id)
     if redacts == "no":
-        return views(messages, recorded(thread_id))
+        return views(messages, recorded(thread_id), fates(thread_id))
     try:
         agent = registry.get(name)
     except (registry.UnknownAgent, registry.UnusableAgent):
-        return tuple(map(_withheld, views(messages)))
+        return tuple(map(_withheld, views(messages, fates=fates(thread_id))))
     told = tellable(agent, messages)
-    return tuple(map(_withheld, views(messages))) if told is None else views(told)
+    shown = views(messages if told is None else told, fates=fates(thread_id))
+    return tuple(map(_withheld, shown)) if told is None else shown
 
 
 def tellable(agent: Registered, messages: Sequence[Any]) -> list[Any] | None:

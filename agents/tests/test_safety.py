@@ -122,7 +122,7 @@ def assert_true(sheet: SafetySheet, thread_id: str, outcome: Outcome, before: Be
 
 
 def nodes_run(thread_id: str, before: Before) -> Counter[str]:
-    """The nodes of all graphs that were begun: those due at a checkpoint that has writes, a child, or a graph inside."""
+    """The nodes of all graphs that were begun: those due where there are writes, a child, or a graph inside."""
     rows = list(Checkpoint.objects.filter(thread_id=thread_id).exclude(pk__in=before.rows))
     parents = {(row.ns, row.parent_id) for row in rows if row.metadata["source"] == "loop"}
     written = CheckpointWrite.objects.filter(thread_id=thread_id).values_list("ns", "checkpoint_id")

@@ -209,3 +209,10 @@ def test_a_tool_that_asks_is_answered_and_never_run(desk: Desk) -> None:
     assert desk.ran == []
     assert ANSWER in desk.ann.open(row)
     assert "nothing ran" in desk.ann.open(reverse("reviews:thread", args=[row.thread_id])).page.text.lower()
+
+
+def test_a_refused_call_that_nobody_was_asked_about_is_told_on_its_thread(desk: Desk) -> None:
+    row = desk.ask(text=turns([("read", {"id": "none"})], [("pay", {"amount": 1})]))
+    thread = desk.ann.open(reverse("reviews:thread", args=[row.thread_id]))
+    assert "nobody was asked" in thread
+    assert "did not run: the tool refused the arguments" in thread
