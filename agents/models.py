@@ -252,6 +252,22 @@ class CheckpointWrite(models.Model):
         return f"{self.task_id} {self.channel}"
 
 
+class StoreItem(models.Model):
+    """What an agent remembers across threads, under LangGraph's (namespace, key). Written by the store only."""
+
+    namespace = models.CharField(max_length=500)  # its labels, with dots between them
+    key = models.CharField(max_length=500)
+    value = CanonicalField()
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["namespace", "key"], name="store_item_key")]
+
+    def __str__(self) -> str:
+        return f"{self.namespace} {self.key}"
+
+
 class ToolCall(models.Model):
     """A call that people were asked about in this thread. What was never asked has no row."""
 

@@ -15,6 +15,7 @@ from langgraph.prebuilt import ToolNode
 from agents import toolnode
 from agents.checkpointer import DjangoSaver
 from agents.hooks import BothNeeded, Mode, needs_of
+from agents.memory import DjangoStore
 from agents.models import Agent
 from agents.streams.transformers import Transformer, needs_v3, redacts, transformers_of, trusting
 
@@ -152,7 +153,8 @@ def _known(name: str) -> _Known:
 def _register(name: str, known: _Known) -> Registered:
     try:
         toolnode.install()
-        graph = known.build().copy(update={"checkpointer": DjangoSaver()})
+        built = known.build()
+        graph = built.copy(update={"checkpointer": DjangoSaver(), "store": built.store or DjangoStore()})
         nodes, needs = list(tool_nodes(graph)), needs_of(graph)
         return Registered(
             name=name,
