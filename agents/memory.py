@@ -61,7 +61,8 @@ def _result(op: Op) -> Result:
         case GetOp():
             return _get(op)
         case PutOp():
-            return _put(op)
+            _put(op)
+            return None
         case SearchOp():
             return _search(op)
         case ListNamespacesOp():

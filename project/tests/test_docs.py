@@ -27,7 +27,7 @@ MADE_HERE = (".services/", ".venv/", "data/", "staticfiles/")  # made by the fir
 SOCKET = "/ws/"  # answered in project/asgi.py, which Django's addresses do not know
 # Names of others that the documents use as we use our own.
 FOREIGN = {
-    "Command", "GraphInterrupt", "HumanInTheLoopMiddleware", "RunControl", "ToolNode",
+    "Command", "GraphInterrupt", "HumanInTheLoopMiddleware", "InjectedStore", "RunControl", "ToolNode",
     "create_agent", "desk.env", "interrupt", "invoke", "langgraph.json", "tool.metadata",
 }  # fmt: skip
 ENDINGS = (".py", ".md", ".toml", ".txt", ".html", ".css", ".js", ".json")
