@@ -6,14 +6,15 @@ It runs the same code as production, over SQLite, an in-memory broker and an in-
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import io
 import os
+import select
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,7 @@ from typing import IO
 HOST = "127.0.0.1"
 WORKERS = 4  # threads that run agents
 DRAIN_SECONDS = 5.0  # for runs to reach a safe point after Ctrl-C; what does not is taken up again at the next start
+LEAVE_SECONDS = 12.0  # from Ctrl-C to the end, whatever hangs
 
 
 class CannotStart(Exception):
@@ -30,23 +32,59 @@ class CannotStart(Exception):
 def main() -> int:
     """Run the desk until Ctrl-C. Returns the exit code: 0 when stopped by a person, 1 when it could not start."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+    ctrl_c = CtrlC()
+    ctrl_c.listen()
     try:
         port = chosen_port()
         lock = prepare()
     except CannotStart as reason:
         print(f"Countersign did not start. {reason}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 0
     worker = Worker()
-    with contextlib.suppress(KeyboardInterrupt):  # pressed before the server listens for it
-        worker.start()
-        serve(port)
-    signal.signal(signal.SIGINT, lambda *_: os._exit(0))  # a second Ctrl-C does not wait
+    serve(port, ctrl_c, worker.start)
     print("\nStopping; what is under way is kept and goes on at the next start.", flush=True)
     worker.stop()
     lock.close()
     return 0
+
+
+class CtrlC:
+    """Ctrl-C or SIGTERM, heard by a thread of its own.
+
+    As Python's exception it got lost where a library catches all, as Twisted does at its start, and it came late while
+    the main thread waited for the database. The first press ends the process in order, or at once while nothing runs
+    yet. It is over at once at the second press, and LEAVE_SECONDS after the first.
+    """
+
+    def __init__(self) -> None:
+        self.pressed = threading.Event()
+        self._in_order: Callable[[], object] | None = None
+        self._heard, self._interpreter = socket.socketpair()
+
+    def listen(self) -> None:
+        self._interpreter.setblocking(False)
+        signal.set_wakeup_fd(self._interpreter.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._hear, name="ctrl-c", daemon=True).start()
+
+    def then(self, end_in_order: Callable[[], object]) -> None:
+        """Have a press end the process in order from now on: with this, which must not wait."""
+        self._in_order = end_in_order
+
+    def _hear(self) -> None:
+        self._wait(None)
+        self.pressed.set()
+        if self._in_order is not None:
+            self._in_order()
+            self._wait(LEAVE_SECONDS)
+        os._exit(0)
+
+    def _wait(self, seconds: float | None) -> None:
+        end = None if seconds is None else time.monotonic() + seconds
+        while select.select([self._heard], [], [], None if end is None else max(0, end - time.monotonic()))[0]:
+            if self._heard.recv(1)[0] in (signal.SIGINT, signal.SIGTERM):
+                return
 
 
 # ------------------------------------------------------------------------------------------------- before anything runs
@@ -190,19 +228,25 @@ def _start_celery() -> Callable[[], None]:
     return stop
 
 
-def serve(port: int) -> None:
-    """Serve pages and sockets until SIGINT or SIGTERM."""
-    from daphne.server import Server, twisted_loop
+def serve(port: int, ctrl_c: CtrlC, begin: Callable[[], None]) -> None:
+    """Begin the work, and serve pages and sockets, until Ctrl-C."""
+    from daphne.server import Server, reactor, twisted_loop
 
     from project.asgi import application
 
-    Server(
+    server = Server(
         application=application,
         endpoints=[f"tcp:port={port}:interface={HOST}"],
+        signal_handlers=False,
         ready_callable=lambda: print(welcome(f"http://{HOST}:{port}"), flush=True),
         application_close_timeout=2,
         server_name="countersign",
-    ).run()
+    )
+    # Called by the reactor once it runs, or by the loop below where it never did.
+    ctrl_c.then(lambda: reactor.callFromThread(lambda: reactor.running and reactor.stop()))
+    begin()
+    if not ctrl_c.pressed.is_set():
+        server.run()
     twisted_loop.run_until_complete(_close_sockets())
 
 
