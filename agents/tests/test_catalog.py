@@ -107,9 +107,9 @@ def test_every_agent_builds_fast_and_without_a_checkpointer() -> None:
         graph = entry.build()
         took = []
         for _ in range(3):  # the fastest counts: the machine has other work
-            started = time.perf_counter()
+            started = time.process_time()
             entry.build()
-            took.append(time.perf_counter() - started)
+            took.append(time.process_time() - started)
         assert min(took) < 0.1, entry.name
         assert graph.checkpointer is None
         assert entry.title and entry.description and entry.version

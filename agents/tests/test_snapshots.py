@@ -136,7 +136,7 @@ def test_branches_that_are_written_at_once_do_not_mix() -> None:
     root, start = put(talk("a")), Barrier(6)
 
     def branch(name: str) -> RunnableConfig:
-        start.wait(10)
+        start.wait(60)
         return put(talk("a", name), root)
 
     with ThreadPoolExecutor(6) as pool:

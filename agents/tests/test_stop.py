@@ -27,7 +27,7 @@ from agents.tests import driving, graphs
 from agents.tests.driving import answer, decisions, start, step
 from agents.tests.screen import Screen
 
-SOON = 10  # seconds, at most: the machine may be busy
+SOON = 60  # seconds, at most: the machine may be busy
 
 
 @pytest.fixture(autouse=True)

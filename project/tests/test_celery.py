@@ -65,7 +65,7 @@ def start_worker(tmp_path: Path) -> Iterator[Start]:
     for worker in workers:
         if worker.poll() is None:
             os.kill(worker.pid, signal.SIGQUIT)  # cold: its processes end with it
-        worker.communicate(timeout=30)
+        worker.communicate(timeout=60)
 
 
 def message(agent: str = "support") -> Run:

@@ -23,11 +23,11 @@ PEOPLE = ("ann", "otto", "root", "aude", "olga")
 class Socket(WebsocketCommunicator):
     """Waits longer than Channels does: the machine may be busy."""
 
-    async def connect(self, timeout: float = 10) -> tuple[bool, int | str | None]:
+    async def connect(self, timeout: float = 60) -> tuple[bool, int | str | None]:
         answer: tuple[bool, int | str | None] = await super().connect(timeout)
         return answer
 
-    async def receive_json_from(self, timeout: float = 10) -> Any:
+    async def receive_json_from(self, timeout: float = 60) -> Any:
         return await super().receive_json_from(timeout)
 
 
@@ -73,6 +73,6 @@ async def connected(socket: Socket) -> AsyncIterator[Socket]:
 
 
 async def closes_with(socket: WebsocketCommunicator) -> int:
-    message = await socket.receive_output(timeout=10)
+    message = await socket.receive_output(timeout=60)
     assert message["type"] == "websocket.close"
     return int(message["code"])

@@ -45,9 +45,9 @@ def test_the_pieces_make_up_both_texts(old: str, new: str) -> None:
     ],
 )
 def test_huge_texts_are_one_replacement_and_quick(old: str, new: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     pieces = word_diff(old, new)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(pieces) <= 4
     assert "".join(text for op, text in pieces if op != "minus") == new
 

@@ -285,7 +285,7 @@ def test_of_a_rewind_and_a_decision_at_one_moment_exactly_one_wins(desk: Desk) -
     together, got = threading.Barrier(2), {}
 
     def act(name: str, deed: Any) -> None:
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         try:
             got[name] = deed().status
         finally:

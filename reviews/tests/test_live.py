@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
-from channels.db import database_sync_to_async
 from channels.layers import BaseChannelLayer, channel_layers
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Group, User
@@ -19,26 +17,15 @@ from django.db import DatabaseError, transaction
 from django.test import Client
 
 from agents.models import Agent
-from project.asgi import application
 from reviews import consumers, live
 from reviews.models import Decision, Grant, Interrupt, Role
 from reviews.tests.cast import APPROVE, Cast, ask_calls, decide, file_outcome
+from reviews.tests.sockets import Socket, closes_with, connected, doorman, stored
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 T = TypeVar("T")
 QUIET = 0.15  # seconds in which nothing may come
-
-
-class Socket(WebsocketCommunicator):
-    """Waits longer than Channels does: the machine may be busy."""
-
-    async def connect(self, timeout: float = 10) -> tuple[bool, int | str | None]:
-        answer: tuple[bool, int | str | None] = await super().connect(timeout)
-        return answer
-
-    async def receive_json_from(self, timeout: float = 10) -> Any:
-        return await super().receive_json_from(timeout)
 
 
 @pytest.fixture(autouse=True)
@@ -48,52 +35,9 @@ def _fresh_layer() -> None:
     channel_layers.backends.clear()
 
 
-async def stored(work: Callable[[], T]) -> T:
-    """Do database work off the loop, in a transaction of its own, and wait until its hints have left."""
-
-    def done() -> T:
-        with transaction.atomic():
-            return work()
-
-    result: T = await database_sync_to_async(done, thread_sensitive=False)()
-    assert await asyncio.to_thread(live.flush)
-    return result
-
-
 @pytest.fixture
 def door(cast: Cast) -> Callable[..., Socket]:
-    """Sockets as browsers open them: with the cookie of a person who is signed in, from a page of ours."""
-    cookies = {}
-    for name in ("ann", "otto", "root", "aude"):
-        client = Client()
-        client.force_login(getattr(cast, name))
-        cookies[name] = client.cookies["sessionid"].value
-
-    def socket(name: str | None, *, origin: str | None = "http://localhost", query: str = "") -> Socket:
-        headers = [(b"host", b"localhost")]
-        headers += [(b"origin", origin.encode())] if origin else []
-        headers += [(b"cookie", f"sessionid={cookies[name]}".encode())] if name else []
-        return Socket(application, f"/ws/{query}", headers=headers)
-
-    return socket
-
-
-@asynccontextmanager
-async def connected(socket: Socket) -> AsyncIterator[WebsocketCommunicator]:
-    is_open, _ = await socket.connect()
-    assert is_open
-    hello = await socket.receive_json_from()
-    assert set(hello) == {"hello"}
-    try:
-        yield socket
-    finally:
-        await socket.disconnect()
-
-
-async def closes_with(socket: WebsocketCommunicator) -> int:
-    message = await socket.receive_output(timeout=10)
-    assert message["type"] == "websocket.close"
-    return int(message["code"])
+    return doorman(cast)
 
 
 # ---------------------------------------------------------------------------------------------------------- who gets in
@@ -193,10 +137,10 @@ async def test_a_new_socket_hears_what_changed_since_its_page_was_made(
 ) -> None:
     made = int(payment.created_at.timestamp())
     names = {f"thread-{cast.thread.pk}", f"inbox-{payment.pk}", f"interrupt-{payment.pk}", "threads", "inbox"}
-    async with connected(door("ann", query=f"?since={made}")) as ann:
+    async with connected(door("ann", f"/ws/?since={made}")) as ann:
         assert set((await ann.receive_json_from())["changed"]) == names
     for name, query in (("ann", f"?since={made + 60}"), ("otto", f"?since={made}"), ("ann", "?since=-1"), ("ann", "")):
-        async with connected(door(name, query=query)) as socket:
+        async with connected(door(name, f"/ws/{query}")) as socket:
             assert await socket.receive_nothing(QUIET)
 
 

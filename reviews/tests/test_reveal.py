@@ -203,12 +203,12 @@ def test_a_cut_says_how_much_there_is_in_bytes() -> None:
 @pytest.mark.parametrize("piece", ["é", "\0", "\u202e\u200b", " " * 9 + "x", "\r\n", "xn--a.b ", "é-", "а.a ", "👩‍"])
 def test_five_megabytes_are_bounded_and_quick(piece: str) -> None:
     value = piece * (5_000_000 // len(piece.encode("utf-8", "surrogatepass")))
-    start = time.perf_counter()
+    start = time.process_time()
     html = reveal_value({"text": value}, limit=65_536)
     warnings_for({"text": value})
     words(value)
     assert len(html) < 500_000
-    assert time.perf_counter() - start < 8, "linear work takes well under a second, but for the worst"
+    assert time.process_time() - start < 8, "linear work takes well under a second, but for the worst"
 
 
 def test_all_of_it_is_complete() -> None:

@@ -31,7 +31,7 @@ def chromium() -> Iterator[Browser]:
     program = find("chromium")
     if program is None:
         pytest.skip("needs Chromium; `make test` installs it")
-    expect.set_options(timeout=10_000)
+    expect.set_options(timeout=25_000)  # below the 30 s after which pages ask by themselves
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=LAUNCH)
         yield browser

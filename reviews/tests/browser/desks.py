@@ -98,7 +98,7 @@ def _printed_link(process: subprocess.Popen[str], log: str) -> str:
 def _stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
     try:
-        process.wait(timeout=20)
+        process.wait(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -156,7 +156,7 @@ def _processes(data: Path, environment: dict[str, str], port: int) -> Iterator[N
         finally:
             for process in reversed(started):
                 process.terminate()
-                process.wait(timeout=30)
+                process.wait(timeout=60)
 
 
 def _wait_for(port: int, log: Path) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 from reviews.tests.browser.desks import Desk
 from reviews.tests.browser.staff import PASSWORD
 
-SOON = 15_000  # ms: for an agent to take its next steps on a busy machine
+SOON = 25_000  # ms: for an agent to take its next steps on a busy machine
 _COMPLAINTS = re.compile(r"Content Security Policy|Refused to|Uncaught|SyntaxError|htmx", re.IGNORECASE)
 
 LAUNCH = (
@@ -115,5 +115,5 @@ def sign_in(page: Page, url: str, name: str) -> None:
 def newcomer(browser: Browser, desk: Desk, *, state: Any = None, **options: Any) -> Person:
     """Return somebody with a browser of their own; signed in where ``state`` is that of a sign-in."""
     context = browser.new_context(storage_state=state, **{"viewport": {"width": 1440, "height": 900}, **options})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(25_000)
     return Person(desk, context, context.new_page())
