@@ -242,6 +242,7 @@ class AuditEntry(models.Model):
     verdict = models.CharField(max_length=10, blank=True)
 
     class Meta:
+        verbose_name_plural = "audit entries"
         indexes: ClassVar = [
             models.Index(fields=["agent", "-seq"], name="audit_agent"),
             models.Index(fields=["user", "-seq"], name="audit_user"),
