@@ -15,6 +15,7 @@ from langgraph.prebuilt import ToolNode
 from agents import toolnode
 from agents.checkpointer import DjangoSaver
 from agents.hooks import BothNeeded, Mode, needs_of
+from agents.manifest import FILE, Unreadable, manifest
 from agents.memory import DjangoStore
 from agents.models import Agent
 from agents.streams.transformers import Transformer, needs_v3, redacts, transformers_of, trusting
@@ -86,7 +87,18 @@ def get(name: str) -> Registered:
 def names() -> list[str]:
     from agents.catalog import ENTRIES
 
-    return sorted({*ENTRIES, *_overrides})
+    listed = manifest()
+    return sorted({*ENTRIES, *listed.graphs, *_overrides, *([FILE] if _file_problems() else [])})
+
+
+def _file_problems() -> list[str]:
+    """Return what is wrong with langgraph.json itself, names that are taken included."""
+    from agents.catalog import ENTRIES
+
+    listed = manifest()
+    taken = sorted(ENTRIES.keys() & listed.graphs.keys())
+    told = [f"graphs.{name}: an agent that comes along has this name. Rename it in langgraph.json." for name in taken]
+    return [*listed.problems, *told]
 
 
 def sync() -> None:
@@ -96,6 +108,7 @@ def sync() -> None:
     """
     for name in names():
         Agent.objects.update_or_create(name=name, defaults=_row(name))
+    Agent.objects.exclude(name__in=names()).filter(name=FILE, threads=None).delete()  # it never was an agent
     Agent.objects.exclude(name__in=names()).update(is_active=False, problem="This agent is not registered any more.")
 
 
@@ -144,10 +157,26 @@ def _known(name: str) -> _Known:
 
     if name in _overrides:
         return _overrides[name]
+    if name == FILE and (problems := _file_problems()):
+        return _Known(title="langgraph.json", build=_raising(" ".join(problems)))
+    if name not in ENTRIES and (listed := manifest().graphs.get(name)):
+        return _Known(title=_titled(name), build=listed.build, description=listed.description)
     if name not in ENTRIES:
         raise UnknownAgent(f"No agent named {name!r} is registered. Known: {', '.join(names()) or 'none'}.")
     entry = ENTRIES[name]
     return _Known(title=entry.title, build=entry.build, description=entry.description, version=entry.version)
+
+
+def _raising(problem: str) -> Callable[[], Any]:
+    def build() -> Any:
+        raise Unreadable(problem)
+
+    return build
+
+
+def _titled(name: str) -> str:
+    words = name.replace("_", " ").replace("-", " ").strip()
+    return words[:1].upper() + words[1:] or name
 
 
 def _register(name: str, known: _Known) -> Registered:
@@ -170,9 +199,11 @@ def _register(name: str, known: _Known) -> Registered:
             transformers=transformers_of(graph),
             **_guarantee(nodes),
         )
+    except Unreadable as error:
+        raise UnusableAgent(str(error)) from error
     except BothNeeded as error:
         raise UnusableAgent(f"The graph of {name!r} cannot be run: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnusableAgent(f"The graph of {name!r} cannot be built: {type(error).__name__}: {error}") from error
 
 
