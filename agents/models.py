@@ -23,6 +23,7 @@ class Agent(models.Model):
     title = models.CharField(max_length=200)
     description = models.TextField(blank=True)
     version = models.CharField(max_length=100, blank=True)
+    shape = models.CharField(max_length=64, blank=True, db_default="")  # digest of nodes, stops and tools: the code's
     guarantee = models.CharField(max_length=20, default="once")  # "once", or "at least once": tools beyond the ledger
     guarantee_reason = models.TextField(blank=True)
     mode_reason = models.TextField(blank=True, db_default="")  # why its graph runs in sync; "" where it need not

@@ -18,6 +18,7 @@ from agents.hooks import BothNeeded, Mode, needs_of
 from agents.manifest import FILE, Unreadable, manifest
 from agents.memory import DjangoStore
 from agents.models import Agent
+from agents.outcome import digest
 from agents.streams.transformers import Transformer, needs_v3, redacts, transformers_of, trusting
 
 
@@ -40,6 +41,7 @@ class Registered:
     mode_reason: str = ""  # why in sync
     description: str = ""
     version: str = ""
+    shape: str = ""  # digest of what its code is made of: other code, other shape
     guarantee: str = "once"
     guarantee_reason: str = ""
     schemas: Mapping[str, dict[str, Any]] = field(default_factory=dict)
@@ -128,6 +130,7 @@ def _row(name: str) -> dict[str, Any]:
         return {**row, "problem": str(error)}
     return {
         **row,
+        "shape": agent.shape,
         "guarantee": agent.guarantee,
         "guarantee_reason": agent.guarantee_reason,
         "mode_reason": agent.mode_reason,
@@ -193,6 +196,7 @@ def _register(name: str, known: _Known) -> Registered:
             mode_reason=needs.reason,
             description=known.description,
             version=known.version,
+            shape=_shape(graph, nodes),
             schemas=_schemas(nodes),
             tools_node=_tools_node(graph),
             stops_inside=_stops_inside(graph),
@@ -235,6 +239,21 @@ def _tools_node(graph: Any) -> str:
 def _stops_inside(graph: Any) -> bool:
     subs = [sub for _, sub in graph.get_subgraphs(recurse=True)]
     return any(sub.interrupt_before_nodes or sub.interrupt_after_nodes for sub in subs)
+
+
+def _shape(graph: Any, nodes: list[ToolNode]) -> str:
+    """Return a digest of the graphs' nodes, state and stops, and of the tools with their schemas."""
+    graphs = [("", graph), *graph.get_subgraphs(recurse=True)]
+    made_of = {
+        where: {
+            "nodes": sorted(one.nodes),
+            "state": sorted(one.channels),
+            "before": sorted(one.interrupt_before_nodes),
+            "after": sorted(one.interrupt_after_nodes),
+        }
+        for where, one in graphs
+    }
+    return digest({"graphs": made_of, "tools": _schemas(nodes)})
 
 
 def _schemas(nodes: list[ToolNode]) -> dict[str, dict[str, Any]]:

@@ -27,6 +27,8 @@ def file_ask(ask: Ask, *, thread: Thread, run_id: str, supersedes: Interrupt | N
     row = Interrupt.objects.create(
         thread=thread,
         agent=thread.agent,
+        agent_version=thread.agent.version,
+        agent_shape=thread.agent.shape,
         run_id=run_id,
         namespace=ask.namespace,
         interrupt_id=ask.interrupt_id,

@@ -78,6 +78,8 @@ class Interrupt(models.Model):
 
     thread = models.ForeignKey(Thread, on_delete=models.PROTECT, related_name="interrupts")
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="interrupts")
+    agent_version = models.CharField(max_length=100, blank=True, db_default="")  # of the code that asked
+    agent_shape = models.CharField(max_length=64, blank=True, db_default="")
     run = models.ForeignKey(Run, null=True, on_delete=models.PROTECT, related_name="interrupts")  # that stopped here
     namespace = models.TextField(blank=True)
     interrupt_id = models.CharField(max_length=200)
@@ -138,6 +140,17 @@ class Interrupt(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+    @property
+    def agent_changed(self) -> str:
+        """Say how the agent's code differs from the code that asked; "" where it is the same, or was never noted."""
+        if not self.agent_shape:
+            return ""
+        if self.agent_version != self.agent.version:
+            was, now = self.agent_version or "no version", self.agent.version or "no version"
+            return f"It was {was} then and is {now} now."
+        same = self.agent_shape == self.agent.shape
+        return "" if same else "Its version is the same; its nodes, tools or their arguments are not."
 
 
 class Action(models.Model):
