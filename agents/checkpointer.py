@@ -8,10 +8,11 @@ is not known to be safe is never constructed, whatever a row names and the envir
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import islice
+from json import JSONEncoder
+from random import getrandbits
 from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -29,11 +30,11 @@ from langgraph.types import Interrupt
 
 from agents import snapshots, store, stored
 from agents.connections import arun, run
-from agents.marks import marks_of
+from agents.marks import Marks, marks_of
 from agents.models import run_of
 from agents.pieces import Address
-from agents.snapshots import Draft, Gone, Known, StrictSerializer, Unreadable
-from agents.store import Basis, Fenced, Writer
+from agents.snapshots import Draft, Gone, Known, Laying, StrictSerializer, Unreadable
+from agents.store import Basis, Fenced, NewCheckpoint, Writer
 from agents.stored import CheckpointRow, Place, Search, WriteRow
 
 __all__ = ["DjangoSaver", "Fenced", "Gone", "StrictSerializer", "Unreadable"]
@@ -42,6 +43,22 @@ T = TypeVar("T")
 _PAGE = 20  # checkpoints a query of list(): each may hold a long conversation
 _ATTEMPTS = 5  # at storing a checkpoint: one more for each time that another branch was faster, or the parent went
 _memory = snapshots.Memory()  # one a process: each agent has a saver of its own, and they share threads
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafted:
+    """A checkpoint as bytes, before its pieces have their places."""
+
+    place: Place
+    parent_id: str
+    draft: Draft
+    metadata: str
+    marks: Marks
+    writer: Writer
+
+    def laid(self, laying: Laying) -> NewCheckpoint:
+        values = snapshots.TYPE, laying.blob, laying.spans, self.metadata, self.marks, laying.new
+        return NewCheckpoint(self.place, self.parent_id, *values)
 
 
 class DjangoSaver(BaseCheckpointSaver[str]):
@@ -166,9 +183,9 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        row, draft = self._drafted(config, checkpoint, metadata)
-        run(self._put, row, draft, _writer(config, run_id=str(row.metadata.get("run_id") or "")))
-        return _config(row.place)
+        drafted = self._drafted(config, checkpoint, metadata)
+        run(self._put, drafted)
+        return _config(drafted.place)
 
     async def aput(
         self,
@@ -177,31 +194,33 @@ class DjangoSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        row, draft = self._drafted(config, checkpoint, metadata)
-        await arun(self._put, row, draft, _writer(config, run_id=str(row.metadata.get("run_id") or "")))
-        return _config(row.place)
+        drafted = self._drafted(config, checkpoint, metadata)
+        await arun(self._put, drafted)
+        return _config(drafted.place)
 
-    def _drafted(
-        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
-    ) -> tuple[CheckpointRow, Draft]:
+    def _drafted(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> _Drafted:
         """Serialise at once, in the caller's thread: nodes change messages in place."""
-        kept = searchable(get_checkpoint_metadata(config, metadata))
+        kept = get_checkpoint_metadata(config, metadata)
         place = Place(*_thread_and_ns(config), checkpoint["id"])
-        marks = marks_of(checkpoint, kept, ns=place.ns)
-        row = CheckpointRow(place, get_checkpoint_id(config) or "", snapshots.TYPE, b"", (), kept, marks)
-        return row, snapshots.draft(checkpoint, self.serde)
+        return _Drafted(
+            place,
+            get_checkpoint_id(config) or "",
+            snapshots.draft(checkpoint, self.serde),
+            searchable_json(kept),
+            marks_of(checkpoint, kept, ns=place.ns),
+            _writer(config, run_id=str(kept.get("run_id") or "")),
+        )
 
-    def _put(self, row: CheckpointRow, draft: Draft, writer: Writer) -> None:
-        parent = Place(row.place.thread_id, row.place.ns, row.parent_id)
+    def _put(self, new: _Drafted) -> None:
+        parent, draft = Place(new.place.thread_id, new.place.ns, new.parent_id), new.draft
         for attempt in range(_ATTEMPTS):
-            known = self._known(parent, ask=attempt > 0) if row.parent_id and draft.cuts else {}
+            known = self._known(parent, ask=attempt > 0) if new.parent_id and draft.cuts else {}
             laying = snapshots.lay(draft, known, self.serde, fresh=attempt > 0)
             basis = Basis(parent, snapshots.spans_of(known)) if laying.reuses else None
-            whole = replace(row, blob=laying.blob, spans=laying.spans)
-            if store.write_checkpoint(whole, laying.new, basis=basis, writer=writer):
-                _memory[row.place] = laying.laid
+            if store.write_checkpoint(new.laid(laying), basis=basis, writer=new.writer):
+                _memory[new.place] = laying.laid
                 return
-        raise Gone(f"Checkpoint {row.place} could not be stored: its parent changed {_ATTEMPTS} times meanwhile.")
+        raise Gone(f"Checkpoint {new.place} could not be stored: its parent changed {_ATTEMPTS} times meanwhile.")
 
     def _known(self, parent: Place, *, ask: bool) -> Known:
         """Return where the parent's values lie; {} for a parent that is not there."""
@@ -244,7 +263,7 @@ class DjangoSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the next version of a channel; its random tail keeps two forks of one checkpoint apart."""
         number = int(str(current).split(".")[0]) if current is not None else 0
-        return f"{number + 1:032}.{secrets.token_hex(8)}"
+        return f"{number + 1:032}.{getrandbits(64):016x}"
 
     # ----------------------------------------------------------------------------------------------------- copy, delete
 
@@ -338,6 +357,20 @@ def _search(
         get_checkpoint_id(before) if before else None,
         tuple(searchable(dict(filter or {})).items()),
     )
+
+
+_json = JSONEncoder(allow_nan=False)
+
+
+def searchable_json(value: Any) -> str:
+    """Return ``searchable(value)`` as JSON text."""
+    try:
+        text = _json.encode(value)
+    except (TypeError, ValueError):  # an object, NaN
+        return _json.encode(searchable(value))
+    # Whatever may be NUL or a lone surrogate is looked at again, and keys that JSON would spell in its own way.
+    odd = "\\u0000" in text or "\\ud" in text or not all(type(key) is str for key in value)
+    return _json.encode(searchable(value)) if odd else text
 
 
 def searchable(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Database calls from threads that are not Django's: LangGraph's executors, event loops, the heartbeat.
 
 Django's connections belong to threads. LangGraph opens threads as it likes, so each would open a connection of its own
-and nobody would close it (seen: 14 to 30 connections in 30 runs). Here a few threads of ours do all such work.
+and nobody would close it (seen: 14 to 30 connections in 30 runs). Here a few connections are lent out, a call at a
+time: in the caller's thread, or for an event loop in one of a few threads of ours.
 """
 
 from __future__ import annotations
@@ -9,91 +10,155 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from queue import SimpleQueue
+from typing import Any, ParamSpec, TypeVar
 
-from django.db import connection, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_THREADS = 8  # below the size of Django's pool, so that pages still find a connection when all of these are busy
+MAX_CALLS = 8  # at a time; below the size of Django's pool, so that pages still find a connection then
+KEPT = 3  # connections that stay open between calls: taking one from the pool costs more than a put
+_DOUBT = 1.0  # seconds after which an idle connection is asked whether its server still knows it
 
 
-class _Threads:
-    """The threads of this process, made at first use, and the connection that each of them opened."""
+def _is_sqlite() -> bool:
+    return str(connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]).endswith("sqlite3")
+
+
+class _Desk:
+    """The connections of this process that are lent out, and the threads that call for event loops."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.seats: SimpleQueue[None] = SimpleQueue()
+        # SQLite has one writer at a time, and who waits for it in the database sleeps longer than it takes.
+        for _ in range(1 if _is_sqlite() else MAX_CALLS):
+            self.seats.put(None)
+        self.idle: list[tuple[BaseDatabaseWrapper, float]] = []  # with the time since when
         self.executor: ThreadPoolExecutor | None = None
-        self.opened: list[BaseDatabaseWrapper] = []
         self.local = threading.local()
 
-    def enter(self) -> None:
-        """Run once in each new thread."""
-        self.local.inside = True
-        self.opened.append(connections[connection.alias])
-
-    def get(self) -> ThreadPoolExecutor:
+    def threads(self) -> ThreadPoolExecutor:
         with self.lock:
             if self.executor is None:
-                self.executor = ThreadPoolExecutor(MAX_THREADS, "database", initializer=self.enter)
+                self.executor = ThreadPoolExecutor(MAX_CALLS, "database")
             return self.executor
 
-    def is_inside(self) -> bool:
-        return getattr(self.local, "inside", False)
+    def call(self, fn: Callable[[], T]) -> T:
+        """Call ``fn`` with one of the connections in the place of this thread's own."""
+        self.seats.get()
+        try:
+            own, lent = _mine(), self._take()
+            connections[DEFAULT_DB_ALIAS] = self.local.lent = lent
+            try:
+                return fn()
+            finally:
+                self.local.lent = None
+                if own is None:
+                    del connections[DEFAULT_DB_ALIAS]
+                else:
+                    connections[DEFAULT_DB_ALIAS] = own
+                self._give_back(lent)
+        finally:
+            self.seats.put(None)
+
+    def lent(self) -> BaseDatabaseWrapper | None:
+        """Return the connection that this thread was lent; None for none."""
+        return getattr(self.local, "lent", None)
+
+    def _take(self) -> BaseDatabaseWrapper:
+        try:
+            lent, since = self.idle.pop()
+        except IndexError:
+            lent = connections.create_connection(DEFAULT_DB_ALIAS)
+            lent.inc_thread_sharing()
+            return lent
+        if lent.connection is not None and time.monotonic() - since > _DOUBT and not lent.is_usable():
+            lent.close()
+        return lent
+
+    def _give_back(self, lent: BaseDatabaseWrapper) -> None:
+        # SQLite has no pool, and opening its file again costs more than a put.
+        if lent.errors_occurred or (lent.vendor != "sqlite" and len(self.idle) >= KEPT):
+            lent.close()
+        else:
+            self.idle.append((lent, time.monotonic()))
+
+    def close(self) -> None:
+        if self.executor is not None:
+            self.executor.shutdown(wait=True)
+        while self.idle:
+            self.idle.pop()[0].close()
 
 
-_threads = _Threads()
+_desk = _Desk()
+_inherited: list[_Desk] = []  # never touched: what a forked child closed, its parent would miss
 
 
 def _forget() -> None:
     """In a forked child: its parent's threads do not exist here, and its lock may be held by one of them."""
-    global _threads
-    _threads = _Threads()
+    global _desk
+    _inherited.append(_desk)
+    _desk = _Desk()
 
 
 os.register_at_fork(after_in_child=_forget)
 
 
-def run(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``fn`` in a database thread and wait for its result; its exception is raised here.
+def _mine() -> BaseDatabaseWrapper | None:
+    """Return the connection that this thread has, if Django made it one."""
+    made: Any = connections
+    return getattr(made._connections, DEFAULT_DB_ALIAS, None)  # `all()` says it too, and takes longer
 
-    A call from such a thread runs at once. So does one from inside ``atomic()``: it joins the caller's transaction, for
-    which another connection would wait (on SQLite until the timeout).
+
+def current() -> BaseDatabaseWrapper:
+    """Return the connection that Django uses in this thread, opened."""
+    link = _desk.lent() or connections[DEFAULT_DB_ALIAS]
+    if link.connection is None:
+        link.ensure_connection()
+    return link
+
+
+def run(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call ``fn`` with a connection of ours and return its result.
+
+    It runs in the caller's thread, but for one with an event loop: there Django refuses to wait for a database. A call
+    from inside ``atomic()`` joins the caller's transaction, for which another connection would wait (on SQLite until
+    the timeout).
     """
-    if _threads.is_inside() or connection.in_atomic_block:
+    if _desk.lent() is not None or ((own := _mine()) is not None and own.in_atomic_block):
         return fn(*args, **kwargs)
-    return _threads.get().submit(_call, partial(fn, *args, **kwargs)).result()
+    if _has_loop():
+        return _desk.threads().submit(_call, partial(fn, *args, **kwargs)).result()
+    return _call(partial(fn, *args, **kwargs))
 
 
 async def arun(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Await ``fn`` in a database thread. It never joins a transaction. Cancelled, the call still runs to its end."""
-    return await asyncio.get_running_loop().run_in_executor(_threads.get(), _call, partial(fn, *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(_desk.threads(), _call, partial(fn, *args, **kwargs))
+
+
+def _has_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _call(fn: Callable[[], T]) -> T:
-    try:
-        return fn()
-    finally:
-        _tidy()
-
-
-def _tidy() -> None:
-    """Hand the connection back to Django's pool. SQLite has none, and opening its file again costs more than a put."""
-    if connection.vendor != "sqlite":
-        connection.close_if_unusable_or_obsolete()
+    return _desk.call(fn)
 
 
 def close_all() -> None:
-    """End the threads and close what they hold open, so that tests can drop the database. The next call begins anew."""
-    global _threads
-    old, _threads = _threads, _Threads()
-    if old.executor is not None:
-        old.executor.shutdown(wait=True)
-    for opened in old.opened:
-        opened.inc_thread_sharing()  # its thread has ended
-        opened.close()
+    """End the threads and close what is open, so that tests can drop the database. The next call begins anew."""
+    global _desk
+    old, _desk = _desk, _Desk()
+    old.close()

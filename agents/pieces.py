@@ -12,21 +12,19 @@ Pure functions: what lies where is decided here, and stored elsewhere.
 from __future__ import annotations
 
 import secrets
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from agents.packing import DIGEST_BYTES, Element, Pack, digest, elements, header
+
 Span = tuple[int, int, int]
 Address = tuple[int, int]  # chain, number
-Pack = Callable[[Any], bytes]
 Kind = Literal["list", "dict", "whole"]
 
-DIGEST_BYTES = 16  # 128 bits of blake2b: nobody may find another message with the digest of one that is stored
 INLINE_BYTES = 256  # what is smaller stays in the checkpoint's own row
 SPLIT_BYTES = 2048  # what is smaller is one piece, unless it holds messages
 GROUP_BYTES = 1024  # small elements are put together until they make a piece of this size
@@ -76,7 +74,7 @@ def _cut(value: Any, pack: Pack) -> Cut | None:
     if inner is None or isinstance(inner, bool | int | float) or (isinstance(inner, str) and len(inner) < 64):
         return None  # small for certain, without packing it to see
     if type(inner) in (list, tuple) and any(isinstance(item, BaseMessage) for item in inner):
-        return _made("list", len(inner), _elements(inner, pack), delta=delta)
+        return _made("list", len(inner), elements(inner, pack), delta=delta)
     whole = pack(inner)
     if len(whole) < INLINE_BYTES:
         return None
@@ -85,29 +83,10 @@ def _cut(value: Any, pack: Pack) -> Cut | None:
     if len(whole) >= SPLIT_BYTES and type(inner) is dict and all(type(key) is str for key in inner):
         entries = (pack(key) + pack(item) for key, item in inner.items())
         return _made("dict", len(inner), _grouped(entries), delta=delta)
-    return _made("whole", 1, [whole], delta=delta)
+    return _made("whole", 1, [(whole, digest(whole))], delta=delta)
 
 
-_EXTENSIONS = {
-    0xC7: (">B", 3),
-    0xC8: (">H", 4),
-    0xC9: (">I", 6),
-}  # first byte: form of the length, bytes before the body
-
-
-def _elements(items: Sequence[Any], pack: Pack) -> Sequence[bytes]:
-    """Return the bytes of each element. Objects are cut out of the packed whole, which is faster than one by one."""
-    whole = pack(items)
-    blobs, start = [], len(_header("list", len(items)))
-    while start < len(whole) and whole[start] in _EXTENSIONS:
-        form, body = _EXTENSIONS[whole[start]]
-        end = start + body + struct.unpack_from(form, whole, start + 1)[0]
-        blobs.append(whole[start:end])
-        start = end
-    return blobs if start == len(whole) else [pack(item) for item in items]
-
-
-def _grouped(parts: Iterator[bytes]) -> list[bytes]:
+def _grouped(parts: Iterator[bytes]) -> list[Element]:
     """Join neighbours to GROUP_BYTES, from the front: what is appended leaves all groups but the last as they were."""
     groups: list[bytes] = []
     group: list[bytes] = []
@@ -118,25 +97,18 @@ def _grouped(parts: Iterator[bytes]) -> list[bytes]:
         if size >= GROUP_BYTES:
             groups.append(b"".join(group))
             group, size = [], 0
-    return [*groups, b"".join(group)] if group else groups
+    whole = [*groups, b"".join(group)] if group else groups
+    return [(blob, digest(blob)) for blob in whole]
 
 
-def _made(kind: Kind, count: int, blobs: Sequence[bytes], *, delta: bool) -> Cut:
-    digests = b"".join(blake2b(blob, digest_size=DIGEST_BYTES).digest() for blob in blobs)
-    return Cut(kind, count, delta, tuple(blobs), digests)
+def _made(kind: Kind, count: int, parts: Sequence[Element], *, delta: bool) -> Cut:
+    return Cut(kind, count, delta, tuple(blob for blob, _ in parts), b"".join([one for _, one in parts]))
 
 
 def joined(kind: Kind, count: int, blobs: Sequence[bytes]) -> bytes:
     """Return the msgpack of a whole value."""
     body = b"".join(blobs)
-    return body if kind == "whole" else _header(kind, count) + body
-
-
-def _header(kind: Kind, count: int) -> bytes:
-    short, middle, long = (0x90, 0xDC, 0xDD) if kind == "list" else (0x80, 0xDE, 0xDF)
-    if count < 16:
-        return bytes([short | count])
-    return struct.pack(">BH", middle, count) if count < 1 << 16 else struct.pack(">BI", long, count)
+    return body if kind == "whole" else header(kind, count) + body
 
 
 # -------------------------------------------------------------------------------------------------------------- place
@@ -159,8 +131,8 @@ def place(cut: Cut, known: Laid | None, *, fresh: bool) -> tuple[Laid, list[Piec
 
 def _anew(cut: Cut) -> tuple[Laid, list[Piece]]:
     line = _Line(secrets.randbits(CHAIN_BITS), 0)
-    for digest, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
-        line.add(digest, blob)
+    for one, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
+        line.add(one, blob)
     return Laid(tuple(line.spans), cut.digests), line.new
 
 
@@ -168,23 +140,23 @@ def _appended(cut: Cut, known: Laid, *, fresh: bool) -> tuple[Laid, list[Piece]]
     line = _continued(known, fresh)
     line.spans = [*known.spans]
     old = len(known.digests) // DIGEST_BYTES
-    for digest, blob in zip(digests_of(cut.digests[len(known.digests) :]), cut.blobs[old:], strict=True):
-        line.add(digest, blob)
+    for one, blob in zip(digests_of(cut.digests[len(known.digests) :]), cut.blobs[old:], strict=True):
+        line.add(one, blob)
     return Laid(tuple(line.spans), cut.digests), line.new
 
 
 def _edited(cut: Cut, known: Laid, fresh: bool) -> tuple[Laid, list[Piece]]:
     line = _continued(known, fresh)
     at = dict(zip(addresses(known.spans), digests_of(known.digests), strict=True))
-    where = {digest: address for address, digest in reversed(at.items())}
-    for digest, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
+    where = {one: address for address, one in reversed(at.items())}
+    for one, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
         following = line.following()
-        if at.get(following) == digest:
+        if at.get(following) == one:
             line.reuse(following)
-        elif digest in where:
-            line.reuse(where[digest])
+        elif one in where:
+            line.reuse(where[one])
         else:
-            line.add(digest, blob)
+            line.add(one, blob)
     return Laid(tuple(line.spans), cut.digests), line.new
 
 

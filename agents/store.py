@@ -13,25 +13,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import chain
 from typing import Any
 
 from django.db import connection, transaction
 
 from agents import stored
+from agents.marks import Marks
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite
 from agents.pieces import Piece, Span, addresses, merged
-from agents.stored import CheckpointRow, Place, WriteRow
+from agents.statements import execute, execute_both
+from agents.stored import Place, WriteRow
 
 _CHUNK = 500  # rows a statement: SQLite takes 32,766 parameters
 
 
 class Fenced(RuntimeError):
     """A write by a worker that no longer holds the thread, or by nobody while somebody does. Nothing is stored."""
-
-
-class _Overtaken(Exception):
-    """Rolls a checkpoint back on SQLite: its parent, or the end of its parent's chain, is not what it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,11 @@ class Basis:
 _FENCE = """
 with fence as materialized (select token, holder, lease_until from agents_thread where id = %s $share)
 """
+_GATE = """
+, ready as materialized (select 1 where $allowed)
+"""
 # The lock comes first whatever the planner thinks: both rows below are read from it.
-_LOCKED_FENCE = """
+_LOCKED_GATE = """
 with l (id, lock) as materialized (
     select id, pg_advisory_xact_lock_shared(hashtextextended(id, 55)) from (values (cast(%s as text))) t (id)
 ),
@@ -70,16 +72,20 @@ _FREE = "not exists (select 1 from fence where holder <> '' and (lease_until is 
 _BASIS = """
 , basis as materialized (
     select 1 from ready, agents_checkpoint c
-    where c.thread_id = %s and c.ns = %s and c.checkpoint_id = %s and c.spans = cast(%s as $json) for key share of c
+    where c.thread_id = %s and c.ns = %s and c.checkpoint_id = %s and c.spans = cast(%s as $json) $keep
 )
 """
 _PIECES = """
-, new (chain, number, digest, blob) as (values $rows)
 , added as (
     insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)
-    select %s, chain, number, digest, blob from new where exists (select 1 from $gate)
+    select %s, new.* from unnest(%b::bigint[], %b::integer[], %b::bytea[], %b::bytea[]) new
+    where exists (select 1 from $gate)
     on conflict do nothing returning 1
 )
+"""
+_ADD_PIECE = """
+insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)
+values (%s, %s, %s, %s, %s) on conflict do nothing
 """
 _PUT = """
 insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata,
@@ -94,14 +100,18 @@ on conflict (thread_id, ns, checkpoint_id) do update set
 returning 1
 """
 _PUT_WRITES = """
-, new (idx, channel, type, blob) as (values $rows)
 insert into agents_checkpointwrite
     (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)
-select %s, %s, %s, %s, idx, %s, %s, channel, type, blob from new where $allowed
+select %s, %s, %s, %s, idx, %s, %s, channel, type, blob from $new where $allowed
 on conflict (thread_id, ns, checkpoint_id, task_id, idx) do $conflict
 returning 1
 """
-# The head, when it is not the parent: then this checkpoint begins a branch. One look into the unique index.
+_NEW_WRITES = {
+    "postgresql": "unnest(%b::integer[], %b::text[], %b::text[], %b::bytea[]) new (idx, channel, type, blob)",
+    "sqlite": "new",
+}
+_LISTED_WRITES = ", new (idx, channel, type, blob) as (values $rows)"
+# The head, when it is not the parent: then this checkpoint begins a branch. One look into an index.
 _LEFT = (
     "(select nullif(max(h.checkpoint_id), %s) from agents_checkpoint h"
     " where h.thread_id = %s and h.ns = %s and h.checkpoint_id < %s)"
@@ -115,26 +125,41 @@ _REFUSAL = """
 select token, holder, holder <> '' and (lease_until is null or lease_until >= $now) from fence
 """
 _DIALECT = {
-    "postgresql": {"$share": "for share", "$json": "jsonb", "$now": "statement_timestamp()"},
-    "sqlite": {"$share": "", "$json": "text", "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"},
+    "postgresql": {
+        "$share": "for share",
+        "$keep": "for key share of c",
+        "$json": "jsonb",
+        "$now": "statement_timestamp()",
+    },
+    "sqlite": {"$share": "", "$keep": "", "$json": "text", "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"},
 }
 
 
-@lru_cache(maxsize=64)
-def _sql(text: str, *, vendor: str, held: bool = False, rows: int = 0, **parts: str) -> str:
-    """Fill in a statement: what the vendor's dialect needs, whether a token is compared, a number of rows of four."""
+def _sql(text: str, *, vendor: str, held: bool = False, **parts: str) -> str:
+    """Fill in a statement: what the vendor's dialect needs, and whether a token is compared."""
     filled = {f"${name}": part for name, part in parts.items()}
-    filled |= {"$allowed": _HELD if held else _FREE, "$left": _LEFT, "$rows": ", ".join(["(%s, %s, %s, %s)"] * rows)}
+    filled |= {"$allowed": _HELD if held else _FREE, "$left": _LEFT}
     for name, part in {**filled, **_DIALECT[vendor]}.items():
         text = text.replace(name, part)
     return text
 
 
-def _rows(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Execute and return the rows. Counting is by rows returned: SQLite has no rowcount for what begins with `with`."""
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        return cursor.fetchall() if cursor.description else []
+@cache
+def _put_sql(*, vendor: str, held: bool, based: bool, pieces: bool) -> str:
+    """Return the statement that stores a checkpoint: nothing, but under the writer's token, while its basis stands."""
+    text = _LOCKED_GATE if vendor == "postgresql" else _FENCE + _GATE
+    text += _BASIS if based else ""
+    text += _PIECES if pieces else ""
+    gate, counted = "basis" if based else "ready", _COUNTED if pieces else ""
+    return _sql(text + _PUT, vendor=vendor, held=held, gate=gate, counted=counted)
+
+
+@lru_cache(maxsize=64)
+def _put_writes_sql(*, vendor: str, held: bool, replace: bool, rows: int) -> str:
+    """Return the statement that stores writes; ``rows`` counts where the dialect wants to know how many."""
+    text = _FENCE + _PUT_WRITES if vendor == "postgresql" else _FENCE + _LISTED_WRITES + _PUT_WRITES
+    listed, conflict = ", ".join(["(%s, %s, %s, %s)"] * rows), _REPLACE if replace else "nothing"
+    return _sql(text, vendor=vendor, held=held, conflict=conflict, new=_NEW_WRITES[vendor], rows=listed)
 
 
 # --------------------------------------------------------------------------------------------------------------- fence
@@ -142,7 +167,7 @@ def _rows(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 def guard(thread_id: str, writer: Writer) -> None:
     """Raise Fenced where a write of this writer would. In a transaction nobody can claim the thread before it ends."""
-    found = _rows(_sql(_FENCE + _REFUSAL, vendor=connection.vendor), [thread_id])
+    found = execute(_sql(_FENCE + _REFUSAL, vendor=connection.vendor), [thread_id])
     token, holder, is_held = found[0] if found else (None, "", False)
     who = f"Run {writer.run!r}" if writer.run else "Somebody"
     if writer.token is not None and writer.token != token:
@@ -160,83 +185,75 @@ def _alone(*thread_ids: str) -> None:
     """Until this transaction ends, let nobody write checkpoints of these threads. On SQLite a transaction is alone."""
     if connection.vendor == "postgresql":
         for thread_id in sorted(thread_ids):
-            _rows("select pg_advisory_xact_lock(hashtextextended(%s, 55))", [thread_id])
+            execute("select pg_advisory_xact_lock(hashtextextended(%s, 55))", [thread_id])
 
 
 # --------------------------------------------------------------------------------------------------------- checkpoints
 
 
-def write_checkpoint(row: CheckpointRow, pieces: Sequence[Piece], *, basis: Basis | None, writer: Writer) -> bool:
+@dataclass(frozen=True, slots=True)
+class NewCheckpoint:
+    """A checkpoint to store: its row, and the pieces that are its own. ``metadata``: as JSON."""
+
+    place: Place
+    parent_id: str
+    type: str
+    blob: bytes
+    spans: tuple[Span, ...]
+    metadata: str
+    marks: Marks
+    pieces: Sequence[Piece]
+
+    def values(self, writer: Writer) -> list[Any]:
+        place, marks = self.place, self.marks
+        values = [place.thread_id, place.ns, place.checkpoint_id, self.parent_id, writer.run, self.type, self.blob]
+        shown = [marks.next_nodes, marks.messages, marks.outer_id]
+        left = [self.parent_id, place.thread_id, place.ns, place.checkpoint_id]
+        return [*values, json.dumps(self.spans), self.metadata, *shown, *left]
+
+
+def write_checkpoint(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
     """Store a checkpoint, anew if it exists, with its new pieces. Raises Fenced.
 
     False, and nothing but perhaps unused pieces is stored, when the basis is not there any more or one of the pieces'
     places is taken: by another child of the same parent.
     """
     write = _write_at_once if connection.vendor == "postgresql" else _write_in_steps
-    if write(row, pieces, basis=basis, writer=writer):
+    if write(new, basis=basis, writer=writer):
         return True
-    guard(row.place.thread_id, writer)
+    guard(new.place.thread_id, writer)
     return False
 
 
-def _write_at_once(row: CheckpointRow, pieces: Sequence[Piece], *, basis: Basis | None, writer: Writer) -> bool:
-    gate = "basis" if basis else "ready"
-    text, params = _LOCKED_FENCE, [row.place.thread_id, *_token(writer)]
-    if basis:
-        text += _BASIS
-        params += _basis_values(basis)
+def _write_at_once(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
+    params, pieces, held = _gate_values(new, basis, writer), new.pieces, writer.token is not None
     if pieces:
-        text += _PIECES
-        params += [value for piece in pieces for value in (piece.chain, piece.number, piece.digest, piece.blob)]
-        params.append(row.place.thread_id)
-    params += [*_checkpoint_values(row, writer), *([len(pieces)] if pieces else [])]
-    held = writer.token is not None
-    counted = _COUNTED if pieces else ""
-    sql = _sql(text + _PUT, vendor="postgresql", held=held, rows=len(pieces), gate=gate, counted=counted)
-    return bool(_rows(sql, params))
+        params += [new.place.thread_id, *_columns((one.chain, one.number, one.digest, one.blob) for one in pieces)]
+    params += [*new.values(writer), *([len(pieces)] if pieces else [])]
+    sql = _put_sql(vendor="postgresql", held=held, based=basis is not None, pieces=bool(pieces))
+    return bool(execute(sql, params))
 
 
-def _write_in_steps(row: CheckpointRow, pieces: Sequence[Piece], *, basis: Basis | None, writer: Writer) -> bool:
-    try:
-        with transaction.atomic():
-            guard(row.place.thread_id, writer)
-            if basis and not _stands(basis):
-                raise _Overtaken
-            _add_pieces(row.place.thread_id, pieces)
-            _rows(_sql(_PUT, vendor="sqlite", gate="(select 1)", counted=""), _checkpoint_values(row, writer))
-            return True
-    except _Overtaken:
-        return False
+def _write_in_steps(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
+    sql = _put_sql(vendor="sqlite", held=writer.token is not None, based=basis is not None, pieces=False)
+    params = [*_gate_values(new, basis, writer), *new.values(writer)]
+    if not new.pieces:
+        return bool(execute(sql, params))
+    rows = [(new.place.thread_id, one.chain, one.number, one.digest, one.blob) for one in new.pieces]
+    return execute_both(sql, params, _ADD_PIECE, rows)
 
 
-def _stands(basis: Basis) -> bool:
-    sql = "select 1 from agents_checkpoint where thread_id = %s and ns = %s and checkpoint_id = %s and spans = %s"
-    return bool(_rows(sql, _basis_values(basis)))
+def _gate_values(new: NewCheckpoint, basis: Basis | None, writer: Writer) -> list[Any]:
+    values: list[Any] = [new.place.thread_id, *_token(writer)]
+    if basis:
+        place = basis.place
+        values += [place.thread_id, place.ns, place.checkpoint_id, json.dumps(basis.spans)]
+    return values
 
 
-def _add_pieces(thread_id: str, pieces: Sequence[Piece]) -> None:
-    if not pieces:
-        return
-    sql = (
-        "insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)"
-        " values (%s, %s, %s, %s, %s) on conflict do nothing"
-    )
-    with connection.cursor() as cursor:
-        cursor.executemany(sql, [(thread_id, p.chain, p.number, p.digest, p.blob) for p in pieces])
-        if cursor.rowcount != len(pieces):
-            raise _Overtaken
-
-
-def _basis_values(basis: Basis) -> list[Any]:
-    return [basis.place.thread_id, basis.place.ns, basis.place.checkpoint_id, json.dumps(basis.spans)]
-
-
-def _checkpoint_values(row: CheckpointRow, writer: Writer) -> list[Any]:
-    place = row.place
-    values = [place.thread_id, place.ns, place.checkpoint_id, row.parent_id, writer.run, row.type, row.blob]
-    marks = [row.marks.next_nodes, row.marks.messages, row.marks.outer_id]
-    left = [row.parent_id, place.thread_id, place.ns, place.checkpoint_id]
-    return [*values, json.dumps(row.spans), json.dumps(row.metadata), *marks, *left]
+def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """Turn rows into columns, each the parameter of an `unnest`: one statement serves any number of rows."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 # -------------------------------------------------------------------------------------------------------------- writes
@@ -253,13 +270,16 @@ def write_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, repl
 
 
 def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, replace: bool) -> int:
-    held, conflict = writer.token is not None, _REPLACE if replace else "nothing"
-    sql = _sql(_FENCE + _PUT_WRITES, vendor=connection.vendor, held=held, rows=len(rows), conflict=conflict)
-    params: list[Any] = [place.thread_id]
-    for row in rows:
-        params += [row.idx, row.channel, row.type, row.blob]
-    params += [place.thread_id, place.ns, place.checkpoint_id, rows[0].task_id, rows[0].task_path, writer.run]
-    return len(_rows(sql, [*params, *_token(writer)]))
+    vendor, held = connection.vendor, writer.token is not None
+    values = [(row.idx, row.channel, row.type, row.blob) for row in rows]
+    at: list[Any] = [place.thread_id, place.ns, place.checkpoint_id, rows[0].task_id, rows[0].task_path, writer.run]
+    if vendor == "postgresql":
+        sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=0)
+        params = [place.thread_id, *at, *_columns(values)]
+    else:
+        sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=len(rows))
+        params = [place.thread_id, *chain.from_iterable(values), *at]
+    return len(execute(sql, [*params, *_token(writer)]))
 
 
 # -------------------------------------------------------------------------------------------------------- copy, delete
@@ -285,7 +305,7 @@ def copy_thread(source: str, target: str) -> None:
         _alone(source, target)
         guard(target, Writer())
         for sql in _COPIES:
-            _rows(sql, [target, source])
+            execute(sql, [target, source])
 
 
 def delete_thread(thread_id: str) -> None:
@@ -341,5 +361,5 @@ def _sweep(thread_id: str) -> None:
     named = set(addresses(merged([tuple(span) for some in spans for span in some])))
     pieces = CheckpointPiece.objects.filter(thread_id=thread_id)
     loose = [key for key in pieces.values_list("chain", "number") if key not in named]
-    for chain, first, end in merged([(chain, number, number + 1) for chain, number in loose]):
-        pieces.filter(chain=chain, number__gte=first, number__lt=end).delete()
+    for line, first, end in merged([(line, number, number + 1) for line, number in loose]):
+        pieces.filter(chain=line, number__gte=first, number__lt=end).delete()

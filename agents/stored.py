@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
 from django.db.models import Max, Q
 from django.db.models.fields.json import KeyTransform
 
-from agents.marks import NO_MARKS, Marks
 from agents.models import Checkpoint, CheckpointWrite
 from agents.pieces import Address, Span, merged
+from agents.statements import execute
 
 INTERRUPT = "__interrupt__"
 _SELECTS = 100  # spans a query; SQLite takes 500
@@ -36,7 +35,6 @@ class CheckpointRow:
     blob: bytes
     spans: tuple[Span, ...]
     metadata: Any
-    marks: Marks = NO_MARKS  # written, never read here
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +51,21 @@ class WriteRow:
 
 # By hand where each step of a graph waits for it: the ORM takes longer to write these than the database to answer.
 _SELECT_ONE = (
-    "select thread_id, ns, checkpoint_id, parent_id, type, blob, spans, metadata from agents_checkpoint"
+    "select thread_id, ns, checkpoint_id, parent_id, type, blob, cast(spans as text), cast(metadata as text)"
+    " from agents_checkpoint"
     " where thread_id = %s and ns = %s and checkpoint_id = %s"
 )
 _SELECT_NEWEST = (
-    "select thread_id, ns, checkpoint_id, parent_id, type, blob, spans, metadata from agents_checkpoint"
+    "select thread_id, ns, checkpoint_id, parent_id, type, blob, cast(spans as text), cast(metadata as text)"
+    " from agents_checkpoint"
     " where thread_id = %s and ns = %s order by checkpoint_id desc limit 1"
 )
-
-
-def _select(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        return list(cursor.fetchall())
 
 
 def read_checkpoint(thread_id: str, ns: str, checkpoint_id: str | None = None) -> CheckpointRow | None:
     """Return one checkpoint, or the newest of the namespace."""
     sql = _SELECT_ONE if checkpoint_id else _SELECT_NEWEST
-    for *values, spans, metadata in _select(sql, [thread_id, ns, *([checkpoint_id] if checkpoint_id else [])]):
+    for *values, spans, metadata in execute(sql, [thread_id, ns, *([checkpoint_id] if checkpoint_id else [])]):
         return _row([*values, json.loads(spans), json.loads(metadata)])
     return None
 
@@ -141,7 +135,7 @@ def read_pieces(thread_id: str, spans: Iterable[Span]) -> dict[Address, tuple[by
         # One range scan a span. Joined to a list of spans the planner guesses 100 of them and reads the whole table.
         some = wanted[start : start + _SELECTS]
         sql = " union all ".join([_SPAN] * len(some))
-        for chain, number, digest, blob in _select(sql, [value for span in some for value in (thread_id, *span)]):
+        for chain, number, digest, blob in execute(sql, [value for span in some for value in (thread_id, *span)]):
             found[chain, number] = bytes(digest), bytes(blob)
     return found
 
@@ -153,7 +147,7 @@ def read_digests(thread_id: str, spans: Iterable[Span]) -> dict[Address, bytes]:
     for start in range(0, len(wanted), _SELECTS):
         some = wanted[start : start + _SELECTS]
         sql = " union all ".join([_DIGESTS] * len(some))
-        for chain, number, digest in _select(sql, [value for span in some for value in (thread_id, *span)]):
+        for chain, number, digest in execute(sql, [value for span in some for value in (thread_id, *span)]):
             found[chain, number] = bytes(digest)
     return found
 
@@ -181,7 +175,7 @@ def read_writes(places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
         some = places[start : start + _SELECTS]
         sql = " union all ".join([_WRITES] * len(some))
         params = [value for place in some for value in (place.thread_id, place.ns, place.checkpoint_id)]
-        for thread_id, ns, checkpoint_id, *values, blob in _select(sql, params):
+        for thread_id, ns, checkpoint_id, *values, blob in execute(sql, params):
             task_id, idx, task_path, channel, type_ = values
             row = WriteRow(task_id, idx, task_path, channel, type_, bytes(blob))
             found[Place(thread_id, ns, checkpoint_id)].append(row)

@@ -121,7 +121,9 @@ def database(url: str) -> dict[str, Any]:
         return config
     # A kept connection per thread ran PostgreSQL out of clients; a pool bounds them, checks drop what a restart broke.
     pool = {"min_size": 0, "max_size": env.int("DATABASE_POOL_SIZE", default=12), "timeout": 10, "max_idle": 60}
-    options |= {"pool": pool, "connect_timeout": 5}
+    # Statements of the checkpoint saver are planned once a connection. Django's own are not prepared either way.
+    prepare = 0 if env.bool("DATABASE_PREPARE", default=True) else None
+    options |= {"pool": pool, "connect_timeout": 5, "prepare_threshold": prepare}
     return config | {"CONN_HEALTH_CHECKS": True}
 
 

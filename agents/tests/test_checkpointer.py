@@ -259,7 +259,7 @@ async def test_thirty_runs_do_not_gather_connections() -> None:
         await connections.arun(graph.invoke, {"log": []}, at(f"s{number}"), durability="sync")
         counts.append(await connections.arun(count_connections))
     assert counts[-1] <= max(counts[:3]) + 1
-    assert counts[-1] <= connections.MAX_THREADS + 1
+    assert counts[-1] <= connections.MAX_CALLS + 1
 
 
 def count_connections() -> int:

@@ -6,11 +6,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db import connections as django_connections
 
-from agents import connections
+from agents import connections, statements
 from agents.models import Agent
 
 
@@ -31,12 +33,37 @@ def add(name: str, *, fail: bool = False) -> int:
     return threading.get_ident()
 
 
+def link() -> int:
+    return id(connections.current())
+
+
 @pytest.mark.django_db(transaction=True)
-def test_a_call_runs_elsewhere_and_a_call_from_there_runs_at_once() -> None:
-    assert connections.run(add, "one") != thread_id()
-    outer, inner = connections.run(lambda: (thread_id(), connections.run(thread_id)))
+def test_a_call_has_a_connection_that_is_not_the_callers_and_shares_it_with_calls_from_there() -> None:
+    assert connections.run(add, "one") == thread_id()
+    assert connections.run(link) != link()
+    outer, inner = connections.run(lambda: (link(), connections.run(link)))
     assert outer == inner
     assert Agent.objects.get().name == "one"
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_sync_call_from_an_event_loop_waits_in_another_thread() -> None:
+    assert connections.run(add, "one") != thread_id()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_caller_without_a_connection_is_left_without_one() -> None:
+    found: list[Any] = []
+
+    def call() -> None:
+        connections.run(add, "one")
+        found.extend(django_connections.all(initialized_only=True))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert found == []
+    assert Agent.objects.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -58,19 +85,34 @@ def test_an_error_comes_back_and_leaves_the_thread_usable() -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_many_calls_share_a_few_threads() -> None:
     used = await asyncio.gather(*(connections.arun(add, f"agent-{number}") for number in range(40)))
-    assert len(set(used)) <= connections.MAX_THREADS
+    assert len(set(used)) <= connections.MAX_CALLS
     assert thread_id() not in used
 
 
-def idle_connection() -> bool:
-    return connection.connection is None
+@pytest.mark.django_db(transaction=True)
+async def test_few_connections_are_kept_open_and_the_others_go_back_to_the_pool() -> None:
+    both = threading.Barrier(connections.MAX_CALLS if connection.vendor == "postgresql" else 1)
+
+    def together() -> int:
+        both.wait(timeout=20)
+        return link()
+
+    used = await asyncio.gather(*(connections.arun(together) for _ in range(both.parties)))
+    assert len(set(used)) == both.parties
+    again = [connections.run(link) for _ in range(5)]
+    assert len(set(again)) == 1
+    assert set(again) <= set(used)
+    assert len(connections._desk.idle) == min(connections.KEPT, both.parties)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_postgresql_gets_its_connection_back_and_sqlite_keeps_it() -> None:
-    for number in range(connections.MAX_THREADS):
-        connections.run(add, f"agent-{number}")
-    assert connections.run(idle_connection) == (connection.vendor == "postgresql")
+@pytest.mark.skipif("postgres" not in os.environ.get("DATABASE_URL", ""), reason="SQLite has no server that restarts")
+def test_a_connection_that_its_server_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_DOUBT", 0.0)
+    [[pid]] = connections.run(statements.execute, "select pg_backend_pid()")
+    statements.execute("select pg_terminate_backend(%s)", [pid])
+    [[other]] = connections.run(statements.execute, "select pg_backend_pid()")
+    assert other != pid
 
 
 @pytest.mark.django_db(transaction=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from agents import connections, history, registry, runner, runs
+from agents import connections, history, registry, runner, runs, statements, store, stored
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite, Run, Thread
 from agents.tests import driving, graphs
 from agents.tests.journeys import reply, walk
@@ -47,7 +47,13 @@ def _work_and_die(work: Callable[[], Any], nth: int) -> None:
             counted()
             return real(fn)
 
+        def executed(sql: str, params: Any = ()) -> Any:
+            counted()
+            return statements.execute(sql, params)
+
         connections._call = called
+        for module in (store, stored):  # their statements pass by Django's wrappers
+            vars(module)["execute"] = executed
         with connection.execute_wrapper(wrapped):
             work()
         os._exit(NOT_REACHED)
