@@ -5,7 +5,13 @@ VENV ?= .venv
 PYTHON = $(VENV)/bin/python
 PIP = $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 SERVICES = $(PYTHON) -m project.services
-ONLY_FAST = not browser and not crash and not production and not thorough
+# Two processes, each with a database of its own.
+PYTEST = $(PYTHON) -m pytest -q -n 2
+FAST = env -u DATABASE_URL -u REDIS_URL $(PYTEST) --dist worksteal --ignore reviews/tests/browser -m "$(ONLY_FAST)"
+ONLY_FAST = not browser and not crash and not production and not thorough and not long
+
+# Compiled once, not in each process anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-fast bench-checkpoints lint fmt services services-stop clean
@@ -19,11 +25,11 @@ run: $(VENV)/run.stamp ## start the desk on this machine; PORT=8001 make run for
 test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on PostgreSQL and Redis with browser and crashes
 	$(SERVICES) install
 	$(MAKE) lint
-	env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m pytest -q -m "$(ONLY_FAST)"
-	$(SERVICES) run -- $(PYTHON) -m pytest -q
+	$(FAST)
+	$(SERVICES) run -- $(PYTEST) --dist loadgroup
 
-test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser and crashes; under a minute
-	env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m pytest -q -m "$(ONLY_FAST)"
+test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser, crashes and what takes long; under a minute
+	$(FAST)
 
 bench-checkpoints: $(VENV)/dev.stamp ## our checkpoints against SqliteSaver and PostgresSaver, one JSON line a case; some minutes
 	@$(SERVICES) install

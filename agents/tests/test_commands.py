@@ -19,6 +19,7 @@ def told(command: str) -> str:
     return out.getvalue()
 
 
+@pytest.mark.long
 def test_a_new_desk_gets_a_thread_for_each_opening_of_each_agent() -> None:
     openings = [(name, opening) for name, entry in ENTRIES.items() for opening in entry.openings]
     assert openings

@@ -25,6 +25,7 @@ def paying(ran: list[Any], **options: Any) -> Any:
     return lambda: graphs.agent(graphs.into(ran), **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["model", "HumanInTheLoopMiddleware.after_model", "tools", "__start__", "end"])
 @pytest.mark.parametrize("kind", ["fork", "rewind"])
 def test_a_corrective_message_leaves_no_call_without_a_result(shop: Any, kind: str, where: str) -> None:

@@ -60,6 +60,7 @@ def walk_on(thread_id: str) -> None:
         step(thread_id)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("before_the_answer", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("name", ["brief", "brief-per-call"])
 def test_a_reject_in_a_fork_has_no_effect_wherever_it_was_taken(shop: Any, name: str, before_the_answer: bool) -> None:

@@ -20,6 +20,7 @@ from agents.tests.journeys import BRIEF, Journey, Say, every, made, registered, 
 from agents.tests.looking import everything, first_at, ids
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BRIEF)
 def test_a_fork_does_what_the_sheet_said(shop: Any, name: str) -> None:
     compare_forks(made(name), "yes")
@@ -32,6 +33,7 @@ def test_a_fork_of_any_agent_does_what_the_sheet_said(shop: Any, journey: Journe
     compare_forks(journey, say)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["brief-per-call", "nested"])
 def test_a_rewind_does_what_the_sheet_said(shop: Any, name: str) -> None:
     compare_rewinds(made(name), "yes")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def manage(tmp_path: Path, *arguments: str) -> str:
     """Run ``manage.py`` with the environment of a production desk; returns what it says."""
@@ -26,11 +28,13 @@ def manage(tmp_path: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_the_deployment_check_finds_nothing(tmp_path: Path) -> None:
     said = manage(tmp_path, "check", "--deploy", "--fail-level", "WARNING")
     assert "no issues (0 silenced)" in said
 
 
+@pytest.mark.long
 def test_static_files_are_collected_under_names_of_their_content(tmp_path: Path) -> None:
     manage(tmp_path, "collectstatic", "--noinput")
     names = json.loads((tmp_path / "static" / "staticfiles.json").read_text())["paths"]

@@ -15,7 +15,7 @@ from reviews.models import AuditEntry, Grant, Interrupt
 from reviews.tests.cast import Cast, ask_calls, file_outcome, new_thread, store_checkpoint
 from reviews.tests.door import Visitor
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.long]
 
 # Who asks, in the order of the columns: ann reviews the agent that it is about, olga operates it, aude audits it, root
 # administers the desk, otto reviews another team's agent, nora has signed in and may see nothing, nobody has not.

@@ -18,7 +18,7 @@ from reviews import audit
 from reviews.models import Decision, Draft, Interrupt
 from reviews.tests.door import Answer, Desk, Visitor, entries, own, results
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 def card(person: Visitor, row: Interrupt, number: int) -> Answer:

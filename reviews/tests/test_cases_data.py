@@ -24,7 +24,7 @@ from reviews.models import Interrupt
 from reviews.tests.cases.builders import FIELD_CASES, evaluated
 from reviews.tests.door import Desk, entries, own, waiting
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 def recording(desk: Desk, name: str) -> Any:

@@ -16,7 +16,7 @@ from reviews.tests.cases.builders import FIELD_CASES
 from reviews.tests.cast import ask, file_outcome
 from reviews.tests.door import Desk, entries, own, waiting
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 def answered(desk: Desk, row: Interrupt, text: str) -> None:

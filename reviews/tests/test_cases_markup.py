@@ -17,7 +17,7 @@ from reviews.tests.cases.builders import FIELD_CASES
 from reviews.tests.cast import Cast, ask_calls, file_outcome
 from reviews.tests.door import Answer, Desk, Visitor, own
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 VALUE = FIELD_CASES["HC-04"]["input"]
 ARGS = VALUE["action_requests"][0]["args"]

@@ -13,7 +13,7 @@ from reviews.tests.cases.builders import FIELD_CASES, PAYLOADS, value_of
 from reviews.tests.cast import Cast, ask, file_outcome, new_thread
 from reviews.tests.door import Desk, Visitor, waiting
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 # How each of HC-01's values stands on the page. A text is shown as it is, and an empty one as what it is.
 SHOWN = ("Ship build 42 to staging?", '["alpha", "beta"]', "null", "false", "0", '""', '["eu", "us"]')

@@ -17,7 +17,7 @@ from reviews.models import Decision, Interrupt
 from reviews.tests.cases.builders import FIELD_CASES, hitl
 from reviews.tests.door import Answer, Desk, Visitor, entries, own
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 # -------------------------------------------------------------------------------- HC-15: an edit into a different tool

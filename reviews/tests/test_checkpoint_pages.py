@@ -74,6 +74,7 @@ def test_what_waits_is_amber_and_says_so(desk: Desk) -> None:
     assert 'class="dot-o wait"' in answer.html
 
 
+@pytest.mark.long
 def test_pages_joined_give_each_step_once_and_load_no_values(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     row = paid(desk)
     monkeypatch.setattr(timeline, "PAGE", 3)
@@ -92,6 +93,7 @@ def test_pages_joined_give_each_step_once_and_load_no_values(desk: Desk, monkeyp
     assert found == ids(row.thread)
 
 
+@pytest.mark.long
 def test_the_number_of_queries_does_not_grow_with_the_thread(desk: Desk) -> None:
     row = desk.ask(text=graphs.turns(*[[("read", {"id": number})] for number in range(1)], [("pay", {"amount": 5})]))
     with CaptureQueriesContext(connection) as few:
@@ -102,6 +104,7 @@ def test_the_number_of_queries_does_not_grow_with_the_thread(desk: Desk) -> None
     assert len(many) <= len(few)
 
 
+@pytest.mark.long
 def test_steps_of_a_subgraph_fold_out_under_the_step_they_ran_in(desk: Desk) -> None:
     row = desk.ask(lambda: graphs.nested(graphs.into(desk.ran)))
     answer = desk.ann.open(place(row.thread))
@@ -115,6 +118,7 @@ def test_steps_of_a_subgraph_fold_out_under_the_step_they_ran_in(desk: Desk) -> 
     assert desk.ann.open(place(row.thread), ns="nowhere").status == 404
 
 
+@pytest.mark.long
 def test_new_steps_are_announced_and_move_no_row(desk: Desk) -> None:
     row = desk.ask(text=PAY)
     before = desk.ann.open(place(row.thread))
@@ -156,6 +160,7 @@ def test_the_parent_is_what_it_is_compared_with(desk: Desk) -> None:
     assert "paid 5" in answer
 
 
+@pytest.mark.long
 def test_the_whole_state_is_as_it_stood_and_offers_no_decision(desk: Desk) -> None:
     row = paid(desk)
     answer = desk.ann.open(place(row.thread, asked_at(row)), show="state")
@@ -171,6 +176,7 @@ def test_an_open_question_leads_to_its_page(desk: Desk) -> None:
     assert answer.offers == set()
 
 
+@pytest.mark.long
 def test_all_that_is_stored_can_be_downloaded(desk: Desk) -> None:
     row = paid(desk)
     answer = desk.ann.open(reverse("reviews:raw", args=[row.thread_id, asked_at(row)]))
@@ -179,6 +185,7 @@ def test_all_that_is_stored_can_be_downloaded(desk: Desk) -> None:
     assert set(stored) == {"checkpoint", "metadata", "writes"}
 
 
+@pytest.mark.long
 def test_a_checkpoint_can_be_compared_with_any_other(desk: Desk) -> None:
     row = paid(desk)
     first = ids(row.thread)[-2]
@@ -189,6 +196,7 @@ def test_a_checkpoint_can_be_compared_with_any_other(desk: Desk) -> None:
     assert 'class="minus"' in back.html
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wrong", ["nonsense", "1ef00000-0000-6000-8000-000000000000", "%00", "..", "' or 1=1"])
 def test_what_is_no_checkpoint_of_this_thread_is_not_found(desk: Desk, wrong: str) -> None:
     row = paid(desk)
@@ -200,6 +208,7 @@ def test_what_is_no_checkpoint_of_this_thread_is_not_found(desk: Desk, wrong: st
     assert desk.ann.open(reverse("reviews:beside", args=[row.thread_id]), a=f"{row.thread_id}:{wrong}").status == 404
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_thread_is_not_found(desk: Desk) -> None:
     row = paid(desk)
     other = new_thread("Theirs", agent="billing")
@@ -215,6 +224,7 @@ def test_a_checkpoint_of_another_thread_is_not_found(desk: Desk) -> None:
 # --------------------------------------------------------------------------------------------------------------- labels
 
 
+@pytest.mark.long
 def test_a_label_is_seen_on_the_step_the_timeline_and_the_thread(desk: Desk) -> None:
     row = paid(desk)
     where = place(row.thread, asked_at(row))
@@ -230,6 +240,7 @@ def test_a_label_is_seen_on_the_step_the_timeline_and_the_thread(desk: Desk) -> 
     assert "is called Before the refund already" in desk.ann.open(where)
 
 
+@pytest.mark.long
 def test_only_its_author_or_an_operator_takes_a_label_away(desk: Desk) -> None:
     row = paid(desk)
     where = reverse("reviews:label", args=[row.thread_id, asked_at(row)])
@@ -246,6 +257,7 @@ def test_only_its_author_or_an_operator_takes_a_label_away(desk: Desk) -> None:
 # --------------------------------------------------------------------------------------------------------- side by side
 
 
+@pytest.mark.long
 def test_a_fork_stands_beside_its_original_from_where_they_part(desk: Desk) -> None:
     row = paid(desk)
     original = row.thread
@@ -260,6 +272,7 @@ def test_a_fork_stands_beside_its_original_from_where_they_part(desk: Desk) -> N
     assert "Fork: “Less”" in desk.ann.open(place(original))
 
 
+@pytest.mark.long
 def test_what_the_original_did_after_the_fork_is_not_told_of_the_fork(desk: Desk) -> None:
     row = paid(desk)
     fork = Thread.objects.get(pk=history.fork(row.thread_id, asked_at(row), author="olga", name="Less"))
@@ -270,11 +283,13 @@ def test_what_the_original_did_after_the_fork_is_not_told_of_the_fork(desk: Desk
     assert [side.calls for side in sides] == [(("pay", 1, 0),), ()]
 
 
+@pytest.mark.long
 def test_without_a_second_line_nothing_stands_beside(desk: Desk) -> None:
     row = paid(desk)
     assert "Nothing branches here yet" in desk.ann.open(reverse("reviews:beside", args=[row.thread_id]))
 
 
+@pytest.mark.long
 def test_branches_are_drawn_with_links_and_told_as_a_list(desk: Desk) -> None:
     row = paid(desk)
     history.rewind(row.thread_id, asked_at(row), author="olga")

@@ -36,6 +36,7 @@ def test_the_pieces_make_up_both_texts(old: str, new: str) -> None:
     assert "".join(text for op, text in pieces if op != "minus") == new
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -104,6 +104,7 @@ def test_search_finds_titles_tools_and_threads(cast: Cast, ann: Client) -> None:
     assert rows_of(ann, "?q=%00%25") == []
 
 
+@pytest.mark.long
 def test_pages_go_on_by_key(cast: Cast, ann: Client) -> None:
     for number in range(53):
         ask_for(f"thread {number}", age=timedelta(minutes=number))

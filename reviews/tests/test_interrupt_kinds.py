@@ -46,6 +46,7 @@ def batch(cast: Cast) -> Interrupt:
     return filed(cast, ask_calls(("pay", {"amount": 5}), ("mail", {"to": "a@example.test"}), ("pay", {"amount": 9})))
 
 
+@pytest.mark.long
 def test_a_batch_is_marked_one_by_one_and_sent_once(cast: Cast, ann: Client) -> None:
     row = batch(cast)
     page = look(ann, path_of(row))
@@ -89,6 +90,7 @@ def test_a_mark_goes_when_its_text_changes(cast: Cast, ann: Client) -> None:
     assert "0 of 3 decided" in look(ann, path_of(row)).text
 
 
+@pytest.mark.long
 def test_what_a_second_tab_changed_is_not_submitted_unseen(cast: Cast, ann: Client) -> None:
     row = batch(cast)
     for number in (1, 2, 3):
@@ -101,6 +103,7 @@ def test_what_a_second_tab_changed_is_not_submitted_unseen(cast: Cast, ann: Clie
     assert not Decision.objects.exists()
 
 
+@pytest.mark.long
 def test_a_batch_sent_twice_counts_once(cast: Cast, ann: Client) -> None:
     row = batch(cast)
     for number in (1, 2, 3):

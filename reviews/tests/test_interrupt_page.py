@@ -311,6 +311,7 @@ def test_markup_of_an_agent_does_nothing(cast: Cast, ann: Client, text: str) -> 
         assert ("decision", "approve") in page.buttons()
 
 
+@pytest.mark.long
 def test_a_huge_argument_is_cut_with_its_size_and_whole_on_demand(cast: Cast, ann: Client) -> None:
     huge = "abcdefghi\n" * 500_000
     row = filed(cast, ask_calls(("write", {"path": "a.txt", "content": huge})))

@@ -62,6 +62,7 @@ def questions(count: int, *, threads: int) -> list[Interrupt]:
     return rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.production)])  # 300 take half a minute
 def test_four_reviewers_decide_on_the_same_questions_at_once(cast: Cast, count: int) -> None:
     """Fault 1: each question is recorded once, and the three others are told who was first."""
@@ -108,6 +109,7 @@ def test_the_same_submit_ten_times_at_once(cast: Cast) -> None:
     assert AuditEntry.objects.filter(kind=audit.Kind.DECIDED).count() == 1
 
 
+@pytest.mark.long
 def test_a_click_against_a_question_that_changes(cast: Cast) -> None:
     """Either the click was first, and the new arguments ask again; or it was late, and is told so. Never both."""
     endings: Counter[str] = Counter()

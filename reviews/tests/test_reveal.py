@@ -200,6 +200,7 @@ def test_a_cut_says_how_much_there_is_in_bytes() -> None:
     assert reveal("\ud800" * 3, limit=4).count("U+D800") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("piece", ["é", "\0", "\u202e\u200b", " " * 9 + "x", "\r\n", "xn--a.b ", "é-", "а.a ", "👩‍"])
 def test_five_megabytes_are_bounded_and_quick(piece: str) -> None:
     value = piece * (5_000_000 // len(piece.encode("utf-8", "surrogatepass")))
@@ -216,6 +217,7 @@ def test_all_of_it_is_complete() -> None:
     assert reveal(value) == value
 
 
+@pytest.mark.long
 def test_big_structures_are_walked_only_as_far_as_they_are_shown() -> None:
     html = reveal_value({"rows": [{"n": number} for number in range(200_000)]}, limit=10_000)
     assert len(html) < 20_000 and "in all" in html

@@ -281,6 +281,7 @@ def test_a_gap_that_cannot_be_filled_makes_the_page_start_anew(cast: Cast) -> No
     assert page.screen.seq == len(told)
 
 
+@pytest.mark.long
 def test_ten_thousand_events_come_in_pages(cast: Cast) -> None:
     """CHECKS A17."""
     text = [f"{number} " for number in range(10_000)]
@@ -291,6 +292,7 @@ def test_ten_thousand_events_come_in_pages(cast: Cast) -> None:
     assert page.numbers == list(range(1, 10_001))
 
 
+@pytest.mark.long
 async def test_a_layer_over_capacity_loses_pushes_and_no_page_loses_words(
     cast: Cast, door: Any, caplog: pytest.LogCaptureFixture, settings: Any
 ) -> None:
