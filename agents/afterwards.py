@@ -121,12 +121,20 @@ class _Walk:
             why: Why = "subgraph" if inside else "sibling" if node in siblings else "next"
             self.found.nodes += [(node, record.namespace, why)] if node != START else []
         for task in _all_tasks(tasks, record.executions(row), children):
-            # Every way is walked: all graphs of a task run again, up to what each of them asks.
-            inner = [self.along(namespace, way, inside=True) for namespace, way in children.get(task.id, [])]
-            asked_inside = any(inner)
+            asked_inside = self._inside(children.get(task.id, []))
             executions = [one for one in record.executions(row) if one.task_id == task.id]
             asked = [] if asked_inside else questions.get(task.id, [])
             self._task(record.namespace, task, executions, asked, paused=bool(asked) or asked_inside)
+
+    def _inside(self, ways: Sequence[tuple[str, list[Row]]]) -> bool:
+        """Walk the graphs that one task called, one after the other, until one of them asks."""
+        asked = False
+        for namespace, way in ways:
+            if asked:
+                self._later(Record(self.thread_id, namespace, way), way)
+            else:
+                asked = self.along(namespace, way, inside=True)
+        return asked
 
     def _task(
         self,

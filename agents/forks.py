@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models.functions import Now
 
-from agents import copies, registry, runs, values
+from agents import copies, registry, runs, starts, values
 from agents.models import Run, Thread
 from agents.starts import GraphChanged, Start, updates_of
 from agents.values import Point, Stored
@@ -85,6 +85,14 @@ def replay_head(thread_id: str, *, author: str, submit_token: str = "") -> str:
 def check(thread_id: str, checkpoint_id: str, start: Start) -> None:
     """Raise what :func:`fork` would for this start, and write nothing."""
     _check(_thread(thread_id), _stored(thread_id, checkpoint_id), start)
+
+
+def state_schema(thread_id: str) -> dict[str, Any]:
+    """Return a JSON Schema of the values of a thread's agent that an edit may set.
+
+    Raises UnknownThread, UnknownAgent, UnusableAgent.
+    """
+    return starts.state_schema(registry.get(_thread(thread_id).agent_id).graph)
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts

@@ -11,7 +11,7 @@ from agents.branches import Branch, Fork, Stretch, Tree, common_ancestor, descen
 from agents.comparing import Comparison, MessageChange, ValueChange, compare
 from agents.conversation import conversation, conversation_at
 from agents.copies import NeedsCode
-from agents.forks import fork, replay_head, rewind
+from agents.forks import fork, replay_head, rewind, state_schema
 from agents.safety import CallLine, NodeLine, SafetySheet, Standing, safety_sheet
 from agents.starts import GraphChanged, Start, Unfit
 from agents.states import raw_state, state_at
@@ -53,6 +53,7 @@ __all__ = [
     "rewind",
     "safety_sheet",
     "state_at",
+    "state_schema",
     "step_at",
     "timeline",
     "tree",

@@ -167,6 +167,28 @@ def annotation_of(graph: Any, name: str) -> Any:
     return Any
 
 
+def state_schema(graph: Any) -> dict[str, Any]:
+    """Return a JSON Schema of the values that an edit may set; {} for a value whose type has none."""
+    properties: dict[str, Any] = {}
+    named: dict[str, Any] = {}
+    for name in _taken_by(graph, ""):
+        found: dict[str, Any] = dict(_MESSAGES) if name == "messages" else _schema(annotation_of(graph, name))
+        named |= found.pop("$defs", {})
+        properties[name] = found
+    schema = {"type": "object", "properties": properties}
+    return {**schema, "$defs": named} if named else schema
+
+
+_MESSAGES: dict[str, Any] = {"type": "array", "items": {"type": "object"}}  # their own is long
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    try:
+        return {} if annotation is Any else TypeAdapter(annotation).json_schema()
+    except PydanticUserError:  # a type that pydantic has no rules for, or no JSON
+        return {}
+
+
 def _hints(schema: Any) -> Mapping[str, Any]:
     try:
         return get_type_hints(schema, include_extras=True)

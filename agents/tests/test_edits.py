@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -14,7 +15,7 @@ from agents.models import Run, Thread
 from agents.outcome import from_canonical
 from agents.tests import graphs
 from agents.tests.driving import answer, decisions, start, step
-from agents.tests.journeys import walk
+from agents.tests.journeys import Journey, every, registered, walk
 from agents.tests.looking import everything, first_at, ids, messages
 
 APPROVE = {"type": "approve"}
@@ -147,6 +148,24 @@ def test_edited_values_are_what_runs_and_the_way_is_chosen_anew(order: Any, kind
         update = next(one for one in steps if one.source == "update")
         assert update.nodes == ("look",)
     assert ran == [5, 7]
+
+
+def test_the_schema_of_the_values_is_the_graphs_own(order: Any) -> None:
+    schema = history.state_schema(order[0])
+    assert schema["properties"] == {
+        "messages": {"type": "array", "items": {"type": "object"}},
+        "amount": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    }
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("journey", every())
+def test_every_agent_has_a_schema_of_its_values(shop: Any, journey: Journey) -> None:
+    with registered(journey):
+        schema = history.state_schema(journey.begin())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert "messages" in schema["properties"]
 
 
 @pytest.mark.parametrize(
