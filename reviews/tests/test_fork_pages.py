@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from django.db import connections
 from django.urls import reverse
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import interrupt
 
 from agents.models import Checkpoint, CheckpointWrite, Run, Thread
 from agents.tests import graphs
@@ -393,3 +395,58 @@ def test_before_a_replay_of_the_head_the_page_says_what_runs_again(desk: Desk) -
     said = page.page.text.partition("This thread is stuck")[2].partition("I read what runs again")[0]
     assert "Asks: pay" in said
     assert "I read what runs again" not in desk.ann.open(row.thread)
+
+
+def test_a_value_that_is_not_set_yet_has_a_field_too(desk: Desk) -> None:
+    row = desk.asks("well?")
+    address = start(row.thread, asked_at(row))
+    form = desk.olga.open(f"{address}?edit=1").page.form_with("go", "look")
+    assert "v-log" in form.fields
+    looked = desk.olga.post(address, {**form.fields, "v-log": '{"kept": 1}', "as_node": "__start__", "go": "look"})
+    assert (looked.status, "v-log" in looked.page.form_with("go", "values").fields) == (200, True)
+
+
+class Order(MessagesState):
+    amount: int
+    urgent: bool
+    size: Literal["small", "large"]
+
+
+def ordering(desk: Desk) -> graphs.Graph:
+    """Fill a typed state, ask, and then act on the state as it is."""
+
+    def take(state: Order) -> dict[str, Any]:
+        return {"amount": 5, "urgent": False, "size": "small"}
+
+    def send(state: Order) -> dict[str, Any]:
+        desk.ran.append(("send", {name: state[name] for name in ("amount", "urgent", "size")}))  # type: ignore[literal-required]
+        return {}
+
+    builder = StateGraph(Order)
+    builder.add_node("take", take)
+    builder.add_node("ask", lambda state: {"amount": state["amount"] if interrupt("well?") else 0})
+    builder.add_node("send", send)
+    for before, after in ((START, "take"), ("take", "ask"), ("ask", "send"), ("send", END)):
+        builder.add_edge(before, after)
+    return builder.compile()
+
+
+def test_edited_values_get_the_fields_of_the_states_own_types(desk: Desk) -> None:
+    row = desk.ask(lambda: ordering(desk))
+    address = start(row.thread, asked_at(row))
+    on = desk.olga.open(f"{address}?edit=1")
+    assert all(words in on for words in ("whole number", "small", "large"))
+    form = on.page.form_with("go", "look")
+    wrong = desk.olga.post(address, {**form.fields, "v-amount": "many", "go": "look"})
+    assert (wrong.status, wrong.typed("v-amount")) == (422, "many")
+    assert 'id="v-amount-error"' in wrong.html
+    assert not Thread.objects.filter(ancestor=row.thread).exists()
+
+    looked = desk.olga.post(address, {**form.fields, "v-amount": "7", "go": "look"})
+    made = new_thread_of(desk.olga.press(looked, "values", name="go"))
+    desk.work()
+    (question,) = waiting(made)
+    desk.ann.press(desk.ann.open(question), "respond", result="yes")
+    desk.work()
+    assert desk.ran == [("send", {"amount": 7, "urgent": False, "size": "small"})]
+    assert desk.state(row.thread).values["amount"] == 5

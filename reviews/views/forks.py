@@ -17,6 +17,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from agents import history, registry
 from agents.history import SafetySheet, Unfit, UnknownCheckpoint
 from agents.models import Run, Thread
 from agents.outcome import Snapshot, from_canonical
@@ -193,9 +194,19 @@ def _wrong(form: Form) -> dict[str, str]:
 
 
 def _values_form(snapshot: Snapshot, posted: Any = None) -> Any:
+    """Return the form of the values besides the messages, by the state's schema where the agent's code has one."""
     values = from_canonical(snapshot.values)
     args = values if isinstance(values, dict) else {}
-    return schema_forms.build(args, schema=None, prefix=EDITED, data=posted)
+    return schema_forms.build(args, schema=_schema(snapshot.thread_id), prefix=EDITED, data=posted)
+
+
+def _schema(thread_id: str) -> dict[str, Any] | None:
+    try:
+        schema = history.state_schema(thread_id)
+    except (registry.UnknownAgent, registry.UnusableAgent):
+        return None
+    properties = {name: one for name, one in schema.get("properties", {}).items() if name != "messages"}
+    return {**schema, "properties": properties} if properties else None
 
 
 # ------------------------------------------------------------------------------------------------------------- the page
