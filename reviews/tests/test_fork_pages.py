@@ -419,7 +419,7 @@ def ordering(desk: Desk) -> graphs.Graph:
         return {"amount": 5, "urgent": False, "size": "small"}
 
     def send(state: Order) -> dict[str, Any]:
-        desk.ran.append(("send", {name: state[name] for name in ("amount", "urgent", "size")}))  # type: ignore[literal-required]
+        desk.ran.append(("send", {name: state[name] for name in ("amount", "urgent", "size")}))
         return {}
 
     builder = StateGraph(Order)
