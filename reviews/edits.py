@@ -71,11 +71,11 @@ class Shape:
     single: bool = False  # the schema is that of one value, which stands under ANSWER
     must_fit: bool = False  # unchanged arguments have to fit the schema too
 
-    def problems(self, whole: Mapping[str, Any], exempt: set[str]) -> list[Problem]:
+    def problems(self, whole: Mapping[str, Any], exempt: set[str], *, asked: Mapping[str, Any]) -> list[Problem]:
         if self.schema is None:
             return []
         if not self.single:
-            return check(whole, self.schema, exempt=exempt, taker=self.taker)
+            return check(whole, self.schema, exempt=exempt, taker=self.taker, asked=asked)
         if ANSWER in exempt:
             return []
         if ANSWER not in whole:
@@ -138,12 +138,13 @@ class Edit:
         """Hold the whole arguments against the schema; return what speaks against the reviewer's change."""
         unfit = {str(name) for name, value in self.whole().items() if name not in self.touched and not judgeable(value)}
         try:
-            problems = self.shape.problems(self.whole(), unfit | set(self.wrong))
+            problems = self.shape.problems(self.whole(), unfit | set(self.wrong), asked=self.asked)
         except SchemaUnusable as error:
             self.schema_problem = str(error)
             return []
         if self.touched or self.removed or self.wrong or self.shape.must_fit:
-            return problems
+            self.asked_problems = [problem for problem in problems if problem.mild]
+            return [problem for problem in problems if not problem.mild]
         # An unchanged call can be let through: the tool itself will answer for it, and the page says what is wrong.
         self.asked_problems = problems
         return []

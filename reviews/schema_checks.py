@@ -17,8 +17,9 @@ from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY
 from referencing.exceptions import Unresolvable
 
+from reviews import formats
 from reviews.schema_specs import brief, resolved, type_words
-from reviews.strict_json import json_type, shown
+from reviews.strict_json import json_type, same, shown
 
 PATTERN_SECONDS = 0.25
 MAX_PROBLEMS = 50  # messages beyond this help nobody
@@ -31,22 +32,29 @@ class SchemaUnusable(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. ``name`` is the argument, or None for the arguments as a whole."""
+    """One thing that is wrong. ``name`` is the argument, or None for the arguments as a whole.
+
+    ``mild``: only the format of a value that nobody touched: it is told and holds nothing.
+    """
 
     name: str | None
     message: str
+    mild: bool = False
 
 
-def check(value: Any, schema: Mapping[str, Any], *, exempt: Collection[str] = (), taker: str = TOOL) -> list[Problem]:
+def check(
+    value: Any, schema: Mapping[str, Any], *, exempt: Collection[str] = (), taker: str = TOOL, asked: Any = None
+) -> list[Problem]:
     """Return what is wrong with ``value`` (an object of arguments). Raises SchemaUnusable.
 
     ``exempt`` names arguments that JSON Schema cannot judge (NaN, dates, megabytes): anything is right for them.
+    ``asked``: the arguments as the agent gave them, whose formats are its own affair.
     """
     root = {**resolved(schema, schema)}
     if exempt:
         given = root.get("properties")
         root["properties"] = {**(given if isinstance(given, Mapping) else {}), **dict.fromkeys(exempt, True)}
-    return [Problem(name, message) for name, message in dict.fromkeys(_problems(value, root, taker))]
+    return list(dict.fromkeys(_problems(value, root, taker, asked)))
 
 
 def check_value(value: Any, schema: Mapping[str, Any], *, taker: str) -> list[str]:
@@ -54,25 +62,36 @@ def check_value(value: Any, schema: Mapping[str, Any], *, taker: str) -> list[st
     return list(dict.fromkeys(_message(error, list(error.absolute_path), taker) for error in _errors(value, schema)))
 
 
-def _problems(value: Any, root: Mapping[str, Any], taker: str) -> Iterator[tuple[str | None, str]]:
+def _problems(value: Any, root: Mapping[str, Any], taker: str, asked: Any) -> Iterator[Problem]:
     for error in _errors(value, root):
         path = list(error.absolute_path)
         if path:
-            yield str(path[0]), _message(error, path[1:], taker)
+            mild = error.validator == "format" and _stood_there(error.instance, asked, path)
+            yield Problem(str(path[0]), _message(error, path[1:], taker), mild)
             continue
         for name in _missing(error):
-            yield name, f"{name} is required."
+            yield Problem(name, f"{name} is required.")
         for name in _unknown(error):
-            yield name, f"{name} is not an argument of {taker}."
+            yield Problem(name, f"{name} is not an argument of {taker}.")
         if error.validator not in ("required", "additionalProperties"):
-            yield None, _message(error, [], taker)
+            yield Problem(None, _message(error, [], taker))
+
+
+def _stood_there(value: Any, asked: Any, path: list[str | int]) -> bool:
+    """Tell whether the agent itself gave this very value at this place."""
+    for step in path:
+        try:
+            asked = asked[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return same(value, asked)
 
 
 def _errors(value: Any, schema: Mapping[str, Any]) -> list[ValidationError]:
     chosen = validator_for(schema, default=Draft202012Validator)
     try:
         chosen.check_schema(schema)
-        validator = extend(chosen, {"pattern": _pattern})(schema, registry=REGISTRY)
+        validator = extend(chosen, {"pattern": _pattern, "format": _format})(schema, registry=REGISTRY)
         found: list[ValidationError] = []
         for error in validator.iter_errors(value):
             found.append(_leaf(error))
@@ -98,6 +117,11 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Validatio
         raise SchemaUnusable(f"The pattern {shown(pattern)} cannot be read.") from error
     if not matches:
         yield ValidationError("does not match")
+
+
+def _format(_: Any, name: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and isinstance(name, str) and not formats.fits(name, instance):
+        yield ValidationError("does not have the format")
 
 
 def _leaf(error: ValidationError) -> ValidationError:
@@ -170,6 +194,8 @@ def _size_words(error: ValidationError, taker: str) -> str:
 def _other_words(error: ValidationError, value: str) -> str:
     limit: Any = error.validator_value
     match error.validator:
+        case "format":
+            return f"{value} is not {formats.words_of(str(limit))}."
         case "pattern":
             return f"{value} does not match the pattern {shown(str(limit))}."
         case "enum":

@@ -71,6 +71,8 @@ class ArgsForm(Edit, forms.Form):
         self.fields = made
         if self.is_bound:
             self.full_clean()
+        elif not shape.must_fit:
+            self.judge()  # what does not fit as asked is told before anybody types
 
     def _texts(
         self, made: Mapping[str, forms.Field], data: Mapping[str, Any], *, prefix: str, acts: Mapping[str, Act]

@@ -86,10 +86,12 @@ def _schema_problems(action: Action, args: dict[str, Any]) -> Iterator[Problem]:
         name for name, value in args.items() if name in asked and not judgeable(value) and same(value, asked[name])
     }
     try:
-        found = schema_checks.check(args, action.schema, exempt=exempt)
+        found = schema_checks.check(args, action.schema, exempt=exempt, asked=asked)
     except schema_checks.SchemaUnusable:  # a schema that says nothing forbids nothing; the tool itself will answer
         return
     for problem in found:
+        if problem.mild:
+            continue
         field = "args" if problem.name is None else f"args/{problem.name}"
         yield Problem(action.position, field, "schema", problem.message)
 
