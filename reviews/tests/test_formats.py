@@ -130,7 +130,7 @@ def test_an_answer_by_a_schema_is_all_typed() -> None:
 def test_a_wrong_date_never_reaches_the_travel_agent(desk: Desk) -> None:
     row = desk.ask(travel.build)
     page = desk.ann.open(row)
-    trip = {"city": "Oslo", "nights": "2"}
+    trip: dict[str, Any] = {"city": "Oslo", "nights": "2"}
     wrong = desk.ann.press(page, "respond", **trip, departure="2027-02-30")
     assert wrong.status == 422
     assert "2027-02-30 is not a date, such as 2027-05-31." in wrong
