@@ -4,6 +4,7 @@ PYTHON3 ?= python3
 VENV ?= .venv
 PYTHON = $(VENV)/bin/python
 PIP = $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
+PEER = $(VENV)-bench
 SERVICES = $(PYTHON) -m project.services
 # Two processes, each with a database of its own.
 PYTEST = $(PYTHON) -m pytest -q -n 2
@@ -14,7 +15,7 @@ ONLY_FAST = not browser and not crash and not production and not thorough and no
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast bench-checkpoints lint fmt services services-stop clean
+.PHONY: help run test test-fast bench-checkpoints bench-stream bench-click lint fmt services services-stop clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +36,17 @@ bench-checkpoints: $(VENV)/dev.stamp ## our checkpoints against SqliteSaver and 
 	@$(SERVICES) install
 	@env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m agents.benchmarks.checkpoints
 	@$(SERVICES) run -- $(PYTHON) -m agents.benchmarks.checkpoints
+
+bench-stream: $(VENV)/dev.stamp ## events to many pages, embedded and in production shape; some minutes
+	@$(SERVICES) install
+	@env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m project.benchmarks.stream --shapes embedded
+	@$(SERVICES) run -- $(PYTHON) -m project.benchmarks.stream --shapes production
+
+bench-click: $(VENV)/dev.stamp ## from the click on approve to the result on a page, beside langgraph dev; some minutes
+	@$(SERVICES) install
+	@test -x $(PEER)/bin/langgraph || { $(PYTHON3) -m venv $(PEER) && $(PEER)/bin/pip install -q -r requirements-bench.txt; } \
+		|| { rm -rf $(PEER); echo 'requirements-bench.txt cannot be installed here; there is no peer.' >&2; }
+	@$(SERVICES) run -- $(PYTHON) -m project.benchmarks.click --langgraph $(PEER)/bin/langgraph
 
 lint: $(VENV)/dev.stamp ## format, lint, types, imports, templates, migrations, deployment settings
 	$(VENV)/bin/ruff format --check .

@@ -5,11 +5,11 @@ All ages are by the database's clock: those of workers and web processes may dif
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from django.db import connection
@@ -24,6 +24,8 @@ MOST_MEASURED = 20_000  # runs of the last hour
 MINUTES = 60
 
 Agents = Collection[str]
+State = Literal["running", "pending", "failed"]
+TIMES: Mapping[State, str] = {"running": "started_at", "pending": "created_at", "failed": "finished_at"}
 
 
 @dataclass(frozen=True)
@@ -74,25 +76,43 @@ def patience() -> timedelta:
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
+def runs_in(agents: Agents, state: State, *, hours: float = 24) -> QuerySet[Run]:
+    """Return the runs of a list, in no order; of failed ones those of the last ``hours``. By time: ``TIMES[state]``."""
+    rows = _runs(agents)
+    match state:
+        case "running":
+            return rows.filter(status=Run.Status.RUNNING)
+        case "pending":
+            return rows.filter(status=Run.Status.PENDING)
+        case "failed":
+            return rows.filter(status=Run.Status.ERROR, finished_at__gte=Now() - timedelta(hours=hours))
+
+
+def rows_of(runs: Iterable[Run], state: State) -> list[Row]:
+    """Return what a list shows of its runs."""
+    now = database_now()
+    match state:
+        case "running":
+            return [_running_row(run, now) for run in runs]
+        case "pending":
+            return [_pending_row(run, now) for run in runs]
+        case "failed":
+            return [_row(run, run.finished_at or run.created_at, error=run.error) for run in runs]
+
+
 def running(agents: Agents, *, limit: int = ROWS) -> list[Row]:
     """Return what runs, the longest first."""
-    now = database_now()
-    rows = _runs(agents).filter(status=Run.Status.RUNNING).order_by("started_at", "pk")[:limit]
-    return [_running_row(run, now) for run in rows]
+    return rows_of(runs_in(agents, "running").order_by("started_at", "pk")[:limit], "running")
 
 
 def pending(agents: Agents, *, limit: int = ROWS) -> list[Row]:
     """Return what waits, the oldest first; held messages too, which wait for people."""
-    now = database_now()
-    rows = _runs(agents).filter(status=Run.Status.PENDING).order_by("created_at", "pk")[:limit]
-    return [_pending_row(run, now) for run in rows]
+    return rows_of(runs_in(agents, "pending").order_by("created_at", "pk")[:limit], "pending")
 
 
 def failed(agents: Agents, *, hours: float = 24, limit: int = ROWS) -> list[Row]:
     """Return what failed lately, the newest first."""
-    lately = Now() - timedelta(hours=hours)
-    rows = _runs(agents).filter(status=Run.Status.ERROR, finished_at__gte=lately).order_by("-finished_at", "pk")[:limit]
-    return [_row(run, run.finished_at or run.created_at, error=run.error) for run in rows]
+    return rows_of(runs_in(agents, "failed", hours=hours).order_by("-finished_at", "pk")[:limit], "failed")
 
 
 def stuck(agents: Agents, *, limit: int = ROWS) -> list[Row]:

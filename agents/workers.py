@@ -38,6 +38,12 @@ def sweep() -> int:
     return count
 
 
+def silent(*, most: int = 20) -> list[Worker]:
+    """Return the processes that were not heard of lately and did not say that they leave, the last heard of first."""
+    rows = Worker.objects.filter(last_seen__lt=Now() - timedelta(seconds=alive_seconds()))
+    return list(rows.order_by("-last_seen", "name")[:most])
+
+
 def alive() -> QuerySet[Worker]:
     """Return the processes that were heard of lately, the longest serving first."""
     return Worker.objects.filter(last_seen__gte=Now() - timedelta(seconds=alive_seconds())).order_by(

@@ -111,6 +111,7 @@ class Server:
                 **_as_user(self.user),
             )
         self.pid = process.pid
+        _started[self.pid] = process
         deadline = time.monotonic() + START_SECONDS
         while not _ANSWERS[self.name](self):
             if process.poll() is not None or time.monotonic() > deadline:
@@ -132,12 +133,13 @@ class Server:
         """Say whether our process lives; a process of another command that got its id later is not ours."""
         if not self.pid:
             return False
-        try:
-            if os.waitpid(self.pid, os.WNOHANG)[0]:
-                return False
-        except ChildProcessError:  # started by an earlier command
-            pass
+        process = _started.get(self.pid)  # none: an earlier command started it
+        if process is not None and process.poll() is not None:
+            return False
         return str(self.port) in _command_line(self.pid)
+
+
+_started: dict[int, subprocess.Popen[bytes]] = {}  # by this process
 
 
 def _command_line(pid: int) -> str:

@@ -120,7 +120,8 @@ def database(url: str) -> dict[str, Any]:
         }
         return config
     # A kept connection per thread ran PostgreSQL out of clients; a pool bounds them, checks drop what a restart broke.
-    pool = {"min_size": 0, "max_size": env.int("DATABASE_POOL_SIZE", default=12), "timeout": 10, "max_idle": 60}
+    patience = env.float("DATABASE_POOL_SECONDS", default=5)  # then a page says that the database is away
+    pool = {"min_size": 0, "max_size": env.int("DATABASE_POOL_SIZE", default=12), "timeout": patience, "max_idle": 60}
     # Statements of the checkpoint saver are planned once a connection. Django's own are not prepared either way.
     prepare = 0 if env.bool("DATABASE_PREPARE", default=True) else None
     options |= {"pool": pool, "connect_timeout": 5, "prepare_threshold": prepare}

@@ -14,9 +14,10 @@ from django.db.models import Exists, OuterRef, Q
 
 from agents import status, workers
 from agents.models import Run, Thread, Worker
-from agents.status import Minute, Row
+from agents.status import Minute, Row, State
 from reviews import live, tasks
 from reviews.models import Interrupt, Role, agents_for
+from reviews.paging import by_time
 
 MOST_LOST = 100
 
@@ -32,6 +33,7 @@ class Overview:
     failed: Sequence[Row]
     stuck: Sequence[Row]
     workers: Sequence[Worker]
+    silent: Sequence[Worker]  # not heard of lately, and not gone in good order
     minutes: Sequence[Minute]
     lost: Sequence[Lost]
     unwoken: int  # wake-ups that the broker did not take, in this process
@@ -61,11 +63,19 @@ def overview(user: Any) -> Overview:
         failed=status.failed(agents),
         stuck=status.stuck(agents),
         workers=list(workers.alive()),
+        silent=workers.silent(),
         minutes=status.last_hour(agents),
         lost=lost(user),
         unwoken=tasks.unwoken,
         now=status.database_now(),
     )
+
+
+def listed(user: Any, state: State, after: str) -> tuple[list[Row], str]:
+    """Return a page of one list after a cursor, and the cursor of the next page, "" after the last."""
+    runs = status.runs_in(_agents(user), state)
+    page = by_time(runs, field=status.TIMES[state], after=after, newest_first=state == "failed")
+    return status.rows_of(page.rows, state), page.after
 
 
 def may_look(user: Any) -> bool:

@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 from celery import shared_task
@@ -26,6 +27,7 @@ from reviews.intake import record_outcome
 
 log = logging.getLogger(__name__)
 
+WAKE_SECONDS = 0.3  # a reviewer waits no longer for the broker
 TIDY_SECONDS = 600.0  # between two deletions of old rows, in each process
 
 _worker = runs.new_worker_name()
@@ -87,19 +89,48 @@ def wake_on_commit(thread_id: str) -> None:
 
 
 def wake(thread_id: str) -> bool:
-    """Tell a worker now.
+    """Tell a worker now, within WAKE_SECONDS.
 
     False when the broker does not take it: counted, never an error, since the poller will find it.
     """
     global unwoken
     try:
-        advance.apply_async((thread_id,), retry=False, ignore_result=True)
+        _waking.send(thread_id)
     except Exception:
         unwoken += 1
         log.warning("no worker could be woken; the next poll takes it", extra={"on_thread": thread_id})
         return False
     unwoken = 0
     return True
+
+
+class _Waking:
+    """Sends from a thread of its own: a broker that hangs takes the bytes and does not answer for seconds."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "waking")
+        self._last: Future[None] | None = None
+
+    def send(self, thread_id: str) -> None:
+        """Raises what the broker says; TimeoutError when it is silent, at once while an earlier message hangs."""
+        if self._last is not None and not self._last.done() and unwoken:
+            raise TimeoutError
+        self._last = self._thread.submit(_send, thread_id)
+        self._last.result(WAKE_SECONDS)
+
+
+def _send(thread_id: str) -> None:
+    advance.apply_async((thread_id,), retry=False, ignore_result=True)
+
+
+def _wake_anew() -> None:
+    """A forked worker begins without the thread of its parent."""
+    global _waking
+    _waking = _Waking()
+
+
+_waking = _Waking()
+os.register_at_fork(after_in_child=_wake_anew)
 
 
 # --------------------------------------------------------------------------------------------------------------- poller

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -269,6 +271,30 @@ def test_a_broker_that_is_down_costs_no_decision(
 
     assert tasks.unwoken == 1
     assert Run.objects.get(kind="resume").status == "pending"
+
+
+def test_a_broker_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took the bytes of the first message and does not answer; the second is not even sent."""
+    answers, sent = threading.Event(), []
+
+    class Hangs:
+        def apply_async(self, args: tuple[str], **_: Any) -> None:
+            sent.append(args[0])
+            answers.wait(30)
+
+    monkeypatch.setattr(tasks, "advance", Hangs())
+    monkeypatch.setattr(tasks, "unwoken", 0)
+    monkeypatch.setattr(tasks, "_waking", tasks._Waking())
+    before = time.monotonic()
+    assert [tasks.wake("one"), tasks.wake("two")] == [False, False]
+    assert time.monotonic() - before < 5
+    assert (tasks.unwoken, sent) == (2, ["one"])
+    answers.set()
+    last = tasks._waking._last
+    assert last is not None
+    last.result(5)
+    assert tasks.wake("three")
+    assert (tasks.unwoken, sent) == (0, ["one", "three"])
 
 
 def test_a_log_that_cannot_be_written_rolls_the_decision_back(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from html import unescape
 from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
+from django.db.models.functions import Now
 from django.urls import reverse
 
 from agents import runs, workers
-from agents.models import Agent, Run, Thread
+from agents.models import Agent, Run, Thread, Worker
+from agents.status import ROWS
 from reviews.audit import Kind
 from reviews.models import AuditEntry, Interrupt
 from reviews.tests.cast import Cast, ask_calls, file_outcome, new_thread, outcome_of
@@ -272,3 +276,44 @@ def test_every_page_says_that_nobody_works(olga: Visitor) -> None:
 
 def test_the_title_counts_what_is_open(olga: Visitor, question: Interrupt) -> None:
     assert "<title>(1) Threads" in olga.open(reverse("reviews:threads")).html
+
+
+def test_a_silent_worker_stays_on_the_page_and_one_that_left_does_not(cast: Cast, olga: Visitor) -> None:
+    for name in ("works", "fell-silent", "left"):
+        workers.seen(name)
+    Worker.objects.filter(pk="fell-silent").update(last_seen=Now() - timedelta(seconds=workers.alive_seconds() + 60))
+    workers.gone("left")
+    page = olga.open(reverse("reviews:queue"))
+    row = re.compile(r'<span class="tool">([\w-]+)</span></th><td data-label="State".*?(alive|silent)</span>')
+    assert row.findall(page.html) == [("works", "alive"), ("fell-silent", "silent")]
+    assert "No worker was heard of lately" not in page
+    workers.gone("works")
+    page = olga.open(reverse("reviews:queue"))
+    assert row.findall(page.html) == [("fell-silent", "silent")]
+    assert "No worker was heard of lately" in page
+
+
+def test_a_list_that_is_cut_leads_to_all_of_it(cast: Cast, olga: Visitor) -> None:
+    for number in range(ROWS + 2):
+        runs.enqueue(cast.thread.pk, kind="input", payload={"text": str(number)}, author="olga")
+    runs.enqueue(new_thread(agent="billing").pk, kind="input", payload={"text": "other"}, author="olga")
+    page = olga.open(reverse("reviews:queue"))
+    assert f"The {ROWS} oldest pending ones are here." in page
+    assert 'href="?state=pending"' in page.html
+    first = olga.open(reverse("reviews:queue") + "?state=pending")
+    (following,) = re.findall(r'rel="next" href="([^"]+)"', first.html)
+    last = olga.open(reverse("reviews:queue") + unescape(following))
+    shown = [re.findall(r'<code title="([^"]+)"', one.html) for one in (first, last)]
+    assert [len(names) for names in shown] == [ROWS, 2]
+    assert len({*shown[0], *shown[1]}) == ROWS + 2
+    assert 'rel="next"' not in last.html
+    assert "No run is failed." in olga.open(reverse("reviews:queue") + "?state=failed")
+
+
+def test_what_an_empty_box_says_comes_with_the_queue(cast: Cast, olga: Visitor) -> None:
+    hint = "Held until the question is decided."
+    assert hint not in olga.open(cast.thread).html
+    file_outcome(cast.thread, ask_calls(("pay", {"amount": 5})))
+    html = olga.open(cast.thread).html
+    assert f'id="send" data-hint="{hint}"' in html
+    assert f'placeholder="{hint}"' in html

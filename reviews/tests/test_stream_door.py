@@ -19,14 +19,14 @@ from django.urls import reverse
 
 from agents import connections, registry, runs, streams
 from agents.models import Run, RunEvent
-from agents.outcome import MessageView, StreamEvent
+from agents.outcome import StreamEvent
 from agents.streams.events import Told
 from agents.tests import graphs
-from agents.tests.screen import Gap, Screen
 from reviews import consumers, live, stream, tasks, threads
 from reviews.models import Grant
 from reviews.tests.cast import Cast
 from reviews.tests.sockets import Socket, closes_with, connected, doorman, stored
+from reviews.tests.watching import Page, events_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 QUIET = 0.15
@@ -59,13 +59,6 @@ def in_as(cast: Cast, name: str) -> Client:
     client = Client()
     client.force_login(getattr(cast, name))
     return client
-
-
-def events_of(frame: dict[str, Any]) -> list[StreamEvent]:
-    return [
-        StreamEvent(frame["thread"], event["run"], event["seq"], event["kind"], event["data"])
-        for event in frame["events"]
-    ]
 
 
 def tell(cast: Cast, *told: Told) -> list[StreamEvent]:
@@ -179,52 +172,6 @@ def test_looking_changes_nothing(cast: Cast) -> None:
 # -------------------------------------------------------------------------------- the line is cut
 
 
-class Page:
-    """A browser's page of a thread: plays what is pushed, asks for what is missing, and starts anew where it must."""
-
-    def __init__(self, client: Client, thread_id: str) -> None:
-        self.client = client
-        self.path = reverse("reviews:events", args=[thread_id])
-        self.screen = Screen()
-        self.numbers: list[int] = []
-        self.reloads = 0
-
-    def load(self) -> None:
-        """Start from the snapshot, and ask for the tail."""
-        answer = self.client.get(self.path).json()
-        views = [MessageView(one["id"], one["role"], one["content"], one["name"]) for one in answer["messages"]]
-        self.screen = Screen.of(views, answer["last"])
-        self.reloads += 1
-        self.numbers = []
-        self.ask()
-
-    def ask(self) -> None:
-        more = True
-        while more:
-            answer = self.client.get(self.path, {"after": self.screen.seq}).json()
-            if answer["gap"]:
-                return self.load()
-            self._play(events_of(answer))
-            more = answer["more"]
-
-    def push(self, frame: dict[str, Any]) -> None:
-        if "at" in frame:
-            if next(iter(frame["at"].values())) > self.screen.seq:
-                self.ask()
-            return
-        try:
-            self._play(events_of(frame))
-        except Gap:
-            self.ask()
-
-    def _play(self, events: list[StreamEvent]) -> None:
-        before = self.screen.seq
-        if events and self.screen.seq == 0 and events[0].seq != 1:
-            raise Gap(events[0].seq)
-        self.screen.play(events)
-        self.numbers += [event.seq for event in events if event.seq > before]
-
-
 def run_of_two_lanes(cast: Cast) -> tuple[list[StreamEvent], str]:
     """HC-27: 200 tokens, 20 events of a subgraph, the final state, the end. Returns them, and the final text."""
     text = "".join(f"word{number} " for number in range(200))
@@ -242,7 +189,7 @@ def run_of_two_lanes(cast: Cast) -> tuple[list[StreamEvent], str]:
 def test_a_cut_line_costs_no_word(cast: Cast, cut: str) -> None:
     """HC-27: drop after event 70; reconnect in time, after the end, or with no position; and two tabs."""
     told, text = run_of_two_lanes(cast)
-    pages = [Page(in_as(cast, "ann"), cast.thread.pk) for _ in range(2 if cut == "two tabs" else 1)]
+    pages = [Page(in_as(cast, "ann").get, cast.thread.pk) for _ in range(2 if cut == "two tabs" else 1)]
     for page in pages:
         if cut == "from the start":
             page.load()
@@ -263,7 +210,7 @@ def test_frames_that_come_shuffled_and_twice_end_in_order(cast: Cast) -> None:
     told, text = run_of_two_lanes(cast)
     frames = [told[start : start + 10] for start in range(0, len(told), 10)] * 2
     random.Random(27).shuffle(frames)
-    page = Page(in_as(cast, "ann"), cast.thread.pk)
+    page = Page(in_as(cast, "ann").get, cast.thread.pk)
     for frame in frames:
         page.push({"thread": cast.thread.pk, "events": [json.loads(stream.encode(event)) for event in frame]})
     page.ask()
@@ -273,7 +220,7 @@ def test_frames_that_come_shuffled_and_twice_end_in_order(cast: Cast) -> None:
 
 def test_a_gap_that_cannot_be_filled_makes_the_page_start_anew(cast: Cast) -> None:
     told, _ = run_of_two_lanes(cast)
-    page = Page(in_as(cast, "ann"), cast.thread.pk)
+    page = Page(in_as(cast, "ann").get, cast.thread.pk)
     page.push({"thread": cast.thread.pk, "events": [json.loads(stream.encode(event)) for event in told[:70]]})
     RunEvent.objects.filter(thread=cast.thread, seq__lt=150).delete()
     page.ask()
@@ -286,7 +233,7 @@ def test_ten_thousand_events_come_in_pages(cast: Cast) -> None:
     """CHECKS A17."""
     text = [f"{number} " for number in range(10_000)]
     tell(cast, *words(*text))
-    page = Page(in_as(cast, "ann"), cast.thread.pk)
+    page = Page(in_as(cast, "ann").get, cast.thread.pk)
     page.ask()
     assert page.screen.bubbles() == [("m", "".join(text))]
     assert page.numbers == list(range(1, 10_001))
@@ -306,7 +253,7 @@ async def test_a_layer_over_capacity_loses_pushes_and_no_page_loses_words(
     await layer.group_add(stream.group_of(cast.thread.pk), sleeper)
     async with connected(door("ann", watch(cast))) as ann:
         await ann.receive_json_from()
-        awake = Page(await stored(lambda: in_as(cast, "ann")), cast.thread.pk)
+        awake = Page((await stored(lambda: in_as(cast, "ann"))).get, cast.thread.pk)
         told = await stored(lambda: tell(cast, *words(*(f"{number} " for number in range(500)))))
         with caplog.at_level(logging.WARNING):
             for event in told:
@@ -316,7 +263,7 @@ async def test_a_layer_over_capacity_loses_pushes_and_no_page_loses_words(
     assert awake.numbers == list(range(1, 501))
     assert "does not read its socket" in caplog.text
     assert live.counts["overflow"] >= 400
-    waking = Page(awake.client, cast.thread.pk)
+    waking = Page(awake.get, cast.thread.pk)
     for _ in range(100):
         frame = json.loads((await layer.receive(sleeper))["frame"])
         await database_sync_to_async(waking.push)(frame)
@@ -374,7 +321,7 @@ def test_arguments_never_go_out_with_a_stream_or_its_snapshot(cast: Cast, worker
 async def test_two_pages_watch_a_run_one_is_cut_off_and_both_read_the_same(cast: Cast, door: Any, worker: None) -> None:
     said = graphs.turns([("read", {"id": 1})])
     thread_id = await stored(lambda: threads.start_thread(cast.olga, "support", text=said, submit_token="t"))
-    whole, cut = [Page(await stored(lambda: in_as(cast, "ann")), thread_id) for _ in range(2)]
+    whole, cut = [Page((await stored(lambda: in_as(cast, "ann"))).get, thread_id) for _ in range(2)]
     async with connected(door("ann", f"/ws/?thread={thread_id}")) as ann:
         await ann.receive_json_from()
         await database_sync_to_async(tasks.poll_once, thread_sensitive=False)()
@@ -386,7 +333,7 @@ async def test_two_pages_watch_a_run_one_is_cut_off_and_both_read_the_same(cast:
             if not cut.numbers:
                 await database_sync_to_async(cut.push)(frame)  # and then its line is down
     await database_sync_to_async(cut.ask)()
-    late = Page(whole.client, thread_id)
+    late = Page(whole.get, thread_id)
     await database_sync_to_async(late.load)()
     assert cut.screen.bubbles() == late.screen.bubbles() == whole.screen.bubbles()
     assert cut.screen.ended == "success"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -13,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from agents.models import Thread
+from agents.status import ROWS, TIMES
 from reviews import charts, status, threads
 from reviews.models import Role, agents_for
 from reviews.views.door import signed_in
@@ -31,6 +33,8 @@ def index(request: HttpRequest) -> HttpResponse:
     """Show the queue of the agents that the reader operates or audits."""
     if not status.may_look(request.user):
         raise PermissionDenied("The queue is for operators and auditors.")
+    if (state := request.GET.get("state", "")) in TIMES:
+        return _list(request, state)
     overview = status.overview(request.user)
     context = {
         "section": "queue",
@@ -39,10 +43,27 @@ def index(request: HttpRequest) -> HttpResponse:
         "operated": set(agents_for(request.user, Role.OPERATOR).values_list("pk", flat=True)),
         "throughput": charts.throughput(overview.minutes),
         "waiting": charts.waiting(overview.minutes),
+        "cut": [(name, len(getattr(overview, name))) for name in TIMES if len(getattr(overview, name)) == ROWS],
         "told": [minute for minute in overview.minutes if minute.begun or minute.ended],
         "token": secrets.token_urlsafe(18),
     }
     return render(request, "queue.html", context)
+
+
+def _list(request: HttpRequest, state: Any) -> HttpResponse:
+    """Show one list of runs, a page at a time."""
+    rows, following = status.listed(request.user, state, request.GET.get("after", ""))
+    context = {
+        "section": "queue",
+        "state": state,
+        "rows": rows,
+        "is_first": not request.GET.get("after"),
+        "next": f"?{urlencode({'state': state, 'after': following})}" if following else "",
+        "titles": dict(agents_for(request.user).values_list("pk", "title")),
+        "operated": set(agents_for(request.user, Role.OPERATOR).values_list("pk", flat=True)),
+        "token": secrets.token_urlsafe(18),
+    }
+    return render(request, "queue_list.html", context)
 
 
 @require_POST

@@ -27,6 +27,10 @@
   const box = form.elements.text, problem = form.querySelector("[data-problem]");
   let sending = false;
 
+  // What an empty box says changes with the thread; the box itself is no part of what is fetched.
+  const hint = () => (box.placeholder = document.getElementById("send")?.dataset.hint ?? box.placeholder);
+  new MutationObserver(hint).observe(form, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-hint"] });
+
   function token() {
     const bytes = crypto.getRandomValues(new Uint8Array(18));
     return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_");

@@ -1,4 +1,4 @@
-"""The embedded desk with two agents more, else as `make run` starts it: ``python -m reviews.tests.browser.desk``."""
+"""The embedded desk with some agents more, else as `make run` starts it: ``python -m reviews.tests.browser.desk``."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,20 @@ START_SECONDS = 60
 
 @dataclass(frozen=True)
 class Desk:
-    """A desk that runs at ``url`` on ``data``. ``link`` is its one-time sign-in link, ``environment`` its variables."""
+    """A desk that runs at ``url`` on ``data``. ``link`` is its one-time sign-in link, ``environment`` its variables.
+
+    ``processes``: those of a production desk, ``web`` and ``worker``; ``log`` is what they say.
+    """
 
     url: str
     data: Path
     link: str
     environment: dict[str, str]
+    processes: Mapping[str, subprocess.Popen[str]] = field(default_factory=dict)
+
+    @property
+    def log(self) -> str:
+        return (self.data / "log").read_text()
 
     def effects(self, thread_id: str, kind: str = "") -> list[tuple[str, dict[str, Any]]]:
         """Return what tools really did in a thread, as (kind, arguments); reading does not count, unless asked for."""
@@ -108,53 +116,62 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 @contextmanager
-def production(data: Path) -> Iterator[Desk]:
-    """Run daphne and a Celery worker on a database of their own beside the one that DATABASE_URL names."""
+def production(data: Path, module: str = "project", *, concurrency: int = 2, **own: str) -> Iterator[Desk]:
+    """Run daphne and a Celery worker on a database of their own beside the one that DATABASE_URL names.
+
+    ``module`` has the worker's application, and its agents; ``own`` are variables, those of the servers too.
+    """
     port, name = free_port(), f"browser_{uuid.uuid4().hex[:12]}"
-    with _database(os.environ["DATABASE_URL"], name) as url:
-        environment = _environment(
-            data,
-            DATABASE_URL=url,
-            REDIS_URL=os.environ["REDIS_URL"],
-            REDIS_PREFIX=name,
-            SECRET_KEY="only-for-this-run-" + uuid.uuid4().hex,
-            HTTPS="false",
-            COLLECT_STATIC="false",
-        )
+    with _database(own.pop("DATABASE_URL", "") or os.environ["DATABASE_URL"], name) as url:
+        fixed = {
+            "DATABASE_URL": url,
+            "REDIS_URL": own.pop("REDIS_URL", "") or os.environ["REDIS_URL"],
+            "REDIS_PREFIX": name,
+            "SECRET_KEY": "only-for-this-run-" + uuid.uuid4().hex,
+            "HTTPS": "false",
+            "COLLECT_STATIC": "false",
+        }
+        environment = _environment(data, **(fixed | own))
         data.mkdir()
         _run(environment, "django", "migrate", "--verbosity", "0")
-        _run(environment, "django", "seed_demo")
+        _run(environment, *(["django"] if module == "project" else [module]), "seed_demo")
         address = f"http://127.0.0.1:{port}"
-        with _processes(data, environment, port):
-            yield Desk(address, data, address + _run(environment, "django", "sign_in_link").strip(), environment)
+        with _processes(
+            data, environment, port, worker=[module, "worker", "--concurrency", str(concurrency)]
+        ) as processes:
+            link = address + _run(environment, "django", "sign_in_link").strip()
+            yield Desk(address, data, link, environment, processes)
 
 
 @contextmanager
 def _database(server: str, name: str) -> Iterator[str]:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f'create database "{name}"')
-        try:
-            yield f"{server.rsplit('/', 1)[0]}/{name}"
-        finally:
+    try:
+        yield f"{server.rsplit('/', 1)[0]}/{name}"
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:  # anew: the test may have stopped the server
             connection.execute(f'drop database "{name}" with (force)')
 
 
 @contextmanager
-def _processes(data: Path, environment: dict[str, str], port: int) -> Iterator[None]:
-    commands = (
-        ["daphne", "-b", "127.0.0.1", "-p", str(port), "project.asgi:application"],
-        ["celery", "-A", "project", "worker", "--concurrency", "2", "--loglevel", "WARNING"],
-    )
-    started: list[subprocess.Popen[str]] = []
+def _processes(
+    data: Path, environment: dict[str, str], port: int, *, worker: list[str]
+) -> Iterator[dict[str, subprocess.Popen[str]]]:
+    commands = {
+        "web": ["daphne", "-b", "127.0.0.1", "-p", str(port), "project.asgi:application"],
+        "worker": ["celery", "-A", *worker, "--loglevel", "WARNING"],
+    }
+    started: dict[str, subprocess.Popen[str]] = {}
     with (data / "log").open("w") as log:
         try:
-            for command in commands:
+            for name, command in commands.items():
                 line = [sys.executable, "-m", *command]
-                started.append(subprocess.Popen(line, env=environment, stdout=log, stderr=log, text=True))
+                started[name] = subprocess.Popen(line, env=environment, stdout=log, stderr=log, text=True)
             _wait_for(port, Path(log.name))
-            yield
+            yield started
         finally:
-            for process in reversed(started):
+            for process in reversed(started.values()):
                 process.terminate()
                 process.wait(timeout=60)
 

@@ -1,16 +1,20 @@
-"""Agents for the browser lane: one moves money between long numbers, one asks what it is told to, one is a choir."""
+"""Agents for tests: one moves money between long numbers, one asks what it is told to, one is a choir, one a flood."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, InterruptOnConfig
 from langchain.tools import ToolRuntime
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
@@ -75,6 +79,33 @@ def build_parrot() -> Graph:
     return builder.compile(name="parrot")
 
 
+# -------------------------------------------------------------------------------------------------------- tells a lot
+
+
+GO = "pour"  # in the data folder
+
+
+def _pour(state: MessagesState) -> dict[str, Any]:
+    tell = get_stream_writer()
+    text = state["messages"][-1].text
+    while not (Path(settings.DATA_DIR) / GO).exists():
+        time.sleep(0.02)  # a test in another process makes the file once everybody watches
+    for number in range(int(text)):
+        tell({"number": number, "filling": "x" * 400})
+        if number % 100 == 99:
+            time.sleep(0.03)
+    return {"messages": [said(state["messages"], text)]}
+
+
+def build_torrent() -> Graph:
+    """A graph that waits for a file, and then tells as many things of its own as it was told to."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("pour", _pour)
+    builder.add_edge(START, "pour")
+    builder.add_edge("pour", END)
+    return builder.compile(name="torrent")
+
+
 def _entry(name: str, title: str, build: Callable[[], Graph]) -> Entry:
     return Entry(name=name, title=title, description="For tests.", version="1.0", build=build, openings=())
 
@@ -83,5 +114,6 @@ _ALL = (
     _entry("bank", "Bank", build_bank),
     _entry("parrot", "<b>Parrot</b>", build_parrot),
     _entry("chorus", "Chorus", chorus.build),
+    _entry("torrent", "Torrent", build_torrent),
 )
 ENTRIES = {entry.name: entry for entry in _ALL}

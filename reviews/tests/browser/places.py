@@ -105,6 +105,23 @@ def _thread_held(person: Person, other: Person) -> None:
         expect(person.page.get_by_text(text)).to_be_visible()
 
 
+def _anyway(person: Person, other: Person) -> None:
+    """Before somebody sends a message in spite of an open question."""
+    _thread_held(person, other)
+    person.page.get_by_label("Message to Support").fill("Never mind, I called her.")
+    person.page.get_by_text("Send now and drop the question").click()
+    person.press(re.compile("^Send now, withdrawing"))
+    expect(person.page.get_by_role("heading", name="What is withdrawn")).to_be_visible()
+
+
+def _queue(person: Person, other: Person) -> None:
+    """With a run that failed, and messages that are held."""
+    person.start("parrot", "This is no JSON, so it fails.")
+    _thread_held(person, other)
+    person.open("/queue/")
+    expect(person.page.get_by_role("heading", name="Queue", level=1)).to_be_visible()
+
+
 def _conflict(person: Person, other: Person) -> None:
     thread_id = person.start("support", "Refund order 10482. The customer wrote: Wrong colour.")
     person.take_up(thread_id)
@@ -198,6 +215,9 @@ PLACES: dict[str, Go] = {
     "inbox-decided": _decided,
     "threads": _at("/threads/"),
     "agents": _at("/agents/"),
+    "queue": _queue,
+    "queue-failed": _at("/queue/?state=failed"),
+    "anyway": _anyway,
     "audit": _at("/audit/"),
     "audit-entry": _audit_entry,
     "help": _at("/help/"),

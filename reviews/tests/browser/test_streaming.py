@@ -153,5 +153,8 @@ def test_voices_that_speak_at_once_keep_to_their_lanes_and_thoughts_stay_apart(c
     ann.see_status("idle")
     assert "Second line: and who has come" in conversation(page)
     assert "[reasoning]" not in conversation(page)
+    live = page.locator("#talk figure").count()
+    page.reload()
+    expect(page.locator("#talk figure")).to_have_count(live)
     assert ann.complaints == []
     ann.context.close()
