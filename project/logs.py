@@ -16,7 +16,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError
 
 # What our own log calls may add, by name: ids, kinds and states.
-FIELDS = ("run", "on_thread", "interrupt", "interrupts", "execution", "agent", "act", "status", "error", "worker")
+FIELDS = (
+    "run", "on_thread", "interrupt", "interrupts", "execution", "agent", "act", "status", "code", "error", "worker",
+)  # fmt: skip
 SPEAKING = (OSError, OperationalError, InterfaceError, ImproperlyConfigured)  # their words name hosts and files
 
 ExcInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]

@@ -184,6 +184,7 @@ QUEUE_LIMIT: int = env.int("QUEUE_LIMIT", default=50)  # messages that may wait 
 METRICS_TOKEN: str = env.str("METRICS_TOKEN", default="")  # who brings it may read /metrics; administrators may anyway
 RUN_MAX_SECONDS: float = env.float("RUN_MAX_SECONDS", default=3600)
 RUN_MAX_ATTEMPTS: int = env.int("RUN_MAX_ATTEMPTS", default=5)  # a run that keeps killing its worker ends in error
+REASON_NEEDED_FOR: list[str] = env.list("REASON_NEEDED_FOR", default=[])  # tools whose rejection needs one; "*": all
 LANGGRAPH_JSON: str = env.str("LANGGRAPH_JSON", default="")  # path of a file that names further agents
 AGENT_MODEL: str = env.str("AGENT_MODEL", default="scripted")  # "scripted" needs no key and no network
 

@@ -6,6 +6,7 @@ transaction. The broker is no part of it. One decision is taken on an interrupt;
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,8 @@ from reviews.people import roles_of
 from reviews.strict_json import same
 from reviews.tasks import wake_on_commit
 from reviews.verdict_checks import find_problems, is_forged
+
+log = logging.getLogger(__name__)
 
 OPEN, DECIDED, APPLIED, WITHDRAWN = Interrupt.Status
 
@@ -113,7 +116,9 @@ def record_decisions(
     proposal = attempt.checked(row, verdicts)
     try:
         with transaction.atomic():
-            return attempt.take(row, proposal, verdicts)
+            receipt = attempt.take(row, proposal, verdicts)
+        log.info("decided", extra={"interrupt": row.pk, "on_thread": row.thread_id, "run": receipt.run_id})
+        return receipt
     except _LostRace:
         if first := attempt.settled(attempt.look(interrupt_id)):
             return first
@@ -252,6 +257,7 @@ class _Attempt:
         self, kind: Kind, row: Interrupt, *, code: str, calls: Sequence[CallFacts] = (), secrets: Any = None
     ) -> None:
         """Write an entry about an attempt that records nothing else: in a transaction of its own."""
+        log.info("not decided", extra={"interrupt": row.pk, "on_thread": row.thread_id, "code": code})
         on = On(interrupt=row, calls=calls, before=row.status, after=row.status, facts={"code": code})
         audit.append(kind, on=on, user=self.user, role=self._role(row), signed_in=self.signed_in, secrets=secrets)
 

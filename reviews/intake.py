@@ -53,6 +53,8 @@ def record_outcome(outcome: Outcome) -> list[Interrupt]:
     filed = [row.pk for row in filing.filed]
     told = {"run": outcome.run_id, "on_thread": outcome.thread_id, "status": outcome.status, "interrupts": filed}
     log.info("outcome filed", extra=told)
+    if filing.applied:
+        log.info("decisions took effect", extra={"run": outcome.run_id, "interrupts": sorted(filing.applied)})
     return filing.filed
 
 

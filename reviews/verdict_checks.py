@@ -57,8 +57,7 @@ def is_forged(problem: Problem) -> bool:
 
 def needs_reason(action: Action) -> bool:
     """Say whether rejecting this call needs a reason. ``REASON_NEEDED_FOR`` names tools, or ``*`` for all."""
-    tools = getattr(settings, "REASON_NEEDED_FOR", ())
-    return "*" in tools or action.name in tools
+    return "*" in settings.REASON_NEEDED_FOR or action.name in settings.REASON_NEEDED_FOR
 
 
 def _whole(code: str, message: str) -> Problem:

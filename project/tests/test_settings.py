@@ -23,7 +23,7 @@ from django.conf import settings as s
 print(json.dumps({
     "database": s.DATABASES["default"], "layer": s.CHANNEL_LAYERS["default"], "broker": s.CELERY_BROKER_URL,
     "embedded": s.EMBEDDED, "https": s.HTTPS, "key": s.SECRET_KEY, "debug": s.DEBUG, "hosts": s.ALLOWED_HOSTS,
-    "lease": s.LEASE_SECONDS, "model": s.AGENT_MODEL,
+    "lease": s.LEASE_SECONDS, "model": s.AGENT_MODEL, "reasons": s.REASON_NEEDED_FOR,
     "csp": s.CONTENT_SECURITY_POLICY["DIRECTIVES"], "strict": os.environ["LANGGRAPH_STRICT_MSGPACK"],
 }, default=str))
 """
@@ -44,6 +44,10 @@ def read(tmp_path: Path, **environment: str) -> dict[str, Any]:
     return found
 
 
+def test_tools_whose_rejection_needs_a_reason_are_named(tmp_path: Path) -> None:
+    assert read(tmp_path, REASON_NEEDED_FOR="issue_refund,send_email")["reasons"] == ["issue_refund", "send_email"]
+
+
 def test_without_any_variable_it_is_the_desk_on_one_machine(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert found["embedded"]
@@ -55,6 +59,7 @@ def test_without_any_variable_it_is_the_desk_on_one_machine(tmp_path: Path) -> N
     assert found["layer"]["BACKEND"] == "project.channel_layer.ThreadSafeInMemoryLayer"
     assert found["lease"] == 30
     assert found["model"] == "scripted"
+    assert found["reasons"] == []
     assert found["hosts"] == ["localhost", "127.0.0.1", "[::1]"]
     assert "unsafe" not in str(found["csp"])
     assert found["strict"] == "true"  # a checkpoint that names a class constructs nothing

@@ -171,12 +171,22 @@ def test_edit_and_approve_are_different_verbs(cast: Cast, payment: Interrupt, ve
 
 
 def test_a_reason_is_needed_where_policy_asks(cast: Cast, payment: Interrupt, settings: Any) -> None:
-    settings.REASON_NEEDED_FOR = ["pay"]
-
-    with pytest.raises(Invalid) as refused:
-        decide(cast.ann, payment, Verdict("reject"))
-    assert codes(refused.value) == {(0, "message", "reason_needed")}
+    for tools in (["pay"], ["*"], ["mail", "pay"]):
+        settings.REASON_NEEDED_FOR = tools
+        for blank in (Verdict("reject"), Verdict("reject", message="  \n")):
+            with pytest.raises(Invalid) as refused:
+                decide(cast.ann, payment, blank)
+            assert codes(refused.value) == {(0, "message", "reason_needed")}
+    assert_untouched(payment)
     decide(cast.ann, payment, REJECT)
+
+
+@pytest.mark.parametrize("tools", [[], ["mail"]])
+def test_no_reason_is_needed_elsewhere(cast: Cast, payment: Interrupt, settings: Any, tools: list[str]) -> None:
+    settings.REASON_NEEDED_FOR = tools
+    decide(cast.ann, payment, Verdict("reject"))
+    payment.refresh_from_db()
+    assert payment.status == "decided"
 
 
 def test_a_held_value_cannot_be_decided(cast: Cast) -> None:

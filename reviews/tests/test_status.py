@@ -20,8 +20,10 @@ from agents.models import Run, Thread, Worker
 from agents.tests import graphs
 from project.logs import JsonFormatter
 from reviews import live, status, tasks, threads
+from reviews.decisions import Stale
+from reviews.dialects import Verdict
 from reviews.models import Interrupt
-from reviews.tests.cast import APPROVE, Cast, ask_calls, decide, file_outcome, new_thread
+from reviews.tests.cast import APPROVE, REJECT, Cast, ask_calls, decide, file_outcome, new_thread
 from reviews.views import health
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -295,6 +297,36 @@ def test_a_log_line_has_ids_and_no_arguments(cast: Cast, caplog: pytest.LogCaptu
     run = str(Run.objects.get().pk)
     told = [json.loads(line) for line in lines]
     assert {one["message"] for one in told if one.get("run") == run} >= {"advance", "the graph raised", "outcome filed"}
+
+
+def test_a_decision_can_be_followed_through_the_log_by_its_ids(cast: Cast, caplog: pytest.LogCaptureFixture) -> None:
+    secret = "IBAN DE89370400440532013000"
+    with registry.override("support", lambda: graphs.agent(graphs.into([]))), caplog.at_level(logging.DEBUG):
+        line_up(cast.thread, graphs.turns([("wipe", {"path": secret})]))
+        tasks.poll_once()
+        row = Interrupt.objects.get()
+        with pytest.raises(Stale):
+            decide(cast.ann, row, REJECT, version=row.version + 1)
+        decide(cast.ann, row, Verdict("reject", message=f"Never to {secret}"))
+        tasks.poll_once()
+    connections.close_all()
+    own = [record for record in caplog.records if record.name.split(".")[0] in ("agents", "reviews", "project")]
+    lines = [JsonFormatter().format(record) for record in own]
+    assert secret not in "\n".join(lines)
+    told = [json.loads(line) for line in lines]
+    about = [one["message"] for one in told if row.pk in (one.get("interrupt"), *one.get("interrupts", ()))]
+    assert about == ["outcome filed", "not decided", "decided", "decisions took effect"]
+    (decided,) = (one for one in told if one["message"] == "decided")
+    assert (decided["on_thread"], decided["run"]) == (str(row.thread_id), str(Run.objects.get(kind="resume").pk))
+    assert [one["code"] for one in told if one["message"] == "not decided"] == ["version"]
+
+
+def test_what_is_not_listed_never_reaches_a_log_line() -> None:
+    record = logging.LogRecord("desk", logging.INFO, __file__, 1, "said", (), None)
+    record.__dict__ |= {"args_of_call": {"iban": "DE89"}, "payload": "DE89", "run": "r-1", "interrupts": [1, 2]}
+    line = json.loads(JsonFormatter().format(record))
+    assert set(line) == {"time", "level", "logger", "message", "run", "interrupts"}
+    assert (line["run"], line["interrupts"]) == ("r-1", [1, 2])
 
 
 def test_an_exceptions_words_stay_out_of_the_log_and_its_place_does_not() -> None:
