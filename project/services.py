@@ -24,7 +24,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from project import scratch
+
 STATE = Path(__file__).resolve().parent.parent / ".services" / "state.json"
+NOTE = "servers.json"  # in the folder of servers that run beside a command
 START_SECONDS = 60
 HOST = "127.0.0.1"
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -263,20 +266,34 @@ def variables(servers: Sequence[Server]) -> dict[str, str]:
 def running() -> Iterator[dict[str, str]]:
     """Both servers for as long as the block lasts; gives the variables to set. Raises Unavailable."""
     # Not under the project: PostgreSQL's user may not be allowed to enter the folder the project lies in.
-    folder = Path(tempfile.mkdtemp(prefix="countersign-services-"))
-    servers: list[Server] = []
-    try:
+    with scratch.folder("services", release=_stop_left) as folder:
         servers = start_all(folder)
-        yield variables(servers)
-    finally:
-        stop_all(servers)
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            _write_down(servers, folder / NOTE)
+            yield variables(servers)
+        finally:
+            stop_all(servers)
+
+
+def _write_down(servers: Sequence[Server], note: Path) -> None:
+    note.write_text(json.dumps([asdict(server) for server in servers]), encoding="utf-8")
+
+
+def _written_down(note: Path) -> list[Server]:
+    return [Server(**entry) for entry in json.loads(note.read_text(encoding="utf-8"))]
+
+
+def _stop_left(folder: Path) -> None:
+    """Stop servers whose ``run`` was killed."""
+    if (folder / NOTE).exists():
+        stop_all(_written_down(folder / NOTE))
 
 
 def run(command: Sequence[str]) -> int:
     """Run ``command`` with both servers beside it and return its exit code. After Ctrl-C too both are stopped."""
     with running() as found:
         process = subprocess.Popen(command, env={**os.environ, **found})
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # and then both servers are stopped
         while True:
             try:
                 return process.wait()
@@ -288,10 +305,10 @@ def start() -> int:
     if STATE.exists():
         print("Already started; `stop` first.", file=sys.stderr)
         return 1
-    folder = Path(tempfile.mkdtemp(prefix="countersign-services-"))
+    folder = Path(tempfile.mkdtemp(prefix="countersign-services-kept-"))  # outlives this process
     servers = start_all(folder)
     STATE.parent.mkdir(exist_ok=True)
-    STATE.write_text(json.dumps([asdict(server) for server in servers]), encoding="utf-8")
+    _write_down(servers, STATE)
     for name, value in variables(servers).items():
         print(f"export {name}={value}")
     return 0
@@ -300,7 +317,7 @@ def start() -> int:
 def stop() -> int:
     if not STATE.exists():
         return 0
-    servers = [Server(**entry) for entry in json.loads(STATE.read_text(encoding="utf-8"))]
+    servers = _written_down(STATE)
     stop_all(servers)
     for server in servers:
         shutil.rmtree(server.folder, ignore_errors=True)

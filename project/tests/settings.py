@@ -6,13 +6,31 @@ Processes of pytest-xdist run side by side: each has a folder, a database and a 
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+from pathlib import Path
 
-from project.tests.folders import folder_of_the_run
+from project import scratch
+
+
+def _folder_of_the_run() -> Path:
+    """Return the folder of the run that this process belongs to; the first process of a run makes and removes it."""
+    if "TEST_FOLDER" not in os.environ:
+        made = scratch.make("test")
+        os.environ["TEST_FOLDER"] = str(made)
+        atexit.register(_remove, made, os.getpid())
+    return Path(os.environ["TEST_FOLDER"])
+
+
+def _remove(made: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child that ends leaves the folder to its parent
+        shutil.rmtree(made, ignore_errors=True)
+
 
 # Of pytest-xdist, and inherited by the processes that a test starts: those belong to its worker. Empty without xdist.
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-_folder = folder_of_the_run() / (_worker or "main")
+_folder = _folder_of_the_run() / (_worker or "main")
 _folder.mkdir(exist_ok=True)
 _suffix = os.environ.get("TEST_DB_SUFFIX", "")
 

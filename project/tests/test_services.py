@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from project import services
@@ -53,9 +56,40 @@ def test_both_run_beside_a_command_and_are_gone_after_it_fails() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     answer, pong, url = done.stdout.split()
     assert (answer, pong, done.returncode) == ("42", "True", 3)
-    port = int(url.rsplit(":", 1)[1].split("/")[0])
-    gone = services.Server("redis", "/", port, "", [])
-    assert not services._redis_answers(gone)
+    assert not answers(url)
+
+
+def answers(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+WAITS = "import os, sys; print(os.environ['DATABASE_URL'], flush=True); sys.stdin.read()"
+
+
+def waiting(*command: str) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "project.services", "run", "--", *command]
+    return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.production
+@pytest.mark.crash
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_both_are_gone_after_a_run_that_was_ended_or_killed(how: signal.Signals) -> None:
+    with waiting(sys.executable, "-c", WAITS) as run:
+        assert run.stdout is not None
+        url = run.stdout.readline().strip()
+        assert answers(url)
+        run.send_signal(how)
+        run.communicate(timeout=60)
+    if how is signal.SIGKILL:  # nobody is left who could stop them but the next run
+        with waiting("true") as following:
+            following.communicate(timeout=60)
+    assert not answers(url)
+    assert list(Path(tempfile.gettempdir()).glob(f"countersign-services-{run.pid}-*")) == []
 
 
 def test_a_wrong_command_shows_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:

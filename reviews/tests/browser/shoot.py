@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from project import scratch
 from project.services import find
 from reviews.tests.browser import desks
 from reviews.tests.browser.people import LAUNCH, newcomer, sign_in
@@ -29,8 +29,11 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 def shoot(folder: Path, wanted: tuple[str, ...]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    home = Path(tempfile.mkdtemp(prefix="countersign-shots-"))
-    with desks.embedded(home / "data", "reviews.tests.browser.desk") as desk, chromium() as browser:
+    with (
+        scratch.folder("shots") as home,
+        desks.embedded(home / "data", "reviews.tests.browser.desk") as desk,
+        chromium() as browser,
+    ):
         door = newcomer(browser, desk)
         for name, address in (("first-run", desk.link), ("sign-in", f"{desk.url}/sign-in/")):
             door.page.goto(address)
