@@ -1,8 +1,9 @@
 """The branches of a thread, and how its checkpoints descend from each other, across forks too.
 
-A thread has one runner and its head is its newest checkpoint, so a checkpoint's parent is the one before it, but where
-somebody went back: there a branch begins, and the saver noted which head was left. So a branch is a run of neighbours,
-and the way from a checkpoint to its first ancestor is a few stretches of such runs, however long the thread is.
+A thread has one runner and its head is the checkpoint written last, so a checkpoint's parent is the one before it, but
+where somebody went back: there a branch begins, and the saver noted which head was left. So a branch is a run of
+neighbours in the order of writing, and the way from a checkpoint to its first ancestor is a few stretches of such runs,
+however long the thread is.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db.models import OuterRef, Subquery
+
 from agents.models import Checkpoint, Thread
-from agents.values import Point, UnknownCheckpoint, checked
+from agents.values import Point, UnknownCheckpoint, checked, order_of
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class _Start:
     first: str
     parent_id: str
     left: str
+    order: int  # of the first one, in the order of writing
+    parent_order: int | None  # None: the parent is gone
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,14 @@ class Branches:
     @classmethod
     def of(cls, thread_id: str, namespace: str = "") -> Branches:
         rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace).exclude(left_id="")
-        found = rows.order_by("checkpoint_id").values_list("checkpoint_id", "parent_id", "left_id")
-        return cls([_Start(*row) for row in found])
+        parents = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace, checkpoint_id=OuterRef("parent_id"))
+        found = rows.order_by("pk").annotate(parent_order=Subquery(parents.values("pk")))
+        columns = ("checkpoint_id", "parent_id", "left_id", "pk", "parent_order")
+        return cls([_Start(*row) for row in found.values_list(*columns)])
 
-    def number_of(self, checkpoint_id: str) -> int:
-        return bisect_right(self.starts, checkpoint_id, key=lambda start: start.first)
+    def number_of(self, order: int) -> int:
+        """Return which branch a checkpoint is in, by its place in the order of writing."""
+        return bisect_right(self.starts, order, key=lambda start: start.order)
 
     def start_of(self, number: int) -> _Start | None:
         return self.starts[number - 1] if number else None
@@ -105,11 +113,7 @@ def tree(thread_id: str, *, before: int | None = None, limit: int = 50) -> Tree:
 
 
 def _edges(thread_id: str) -> tuple[str, str] | None:
-    ids = (
-        Checkpoint.objects.filter(thread_id=thread_id, ns="")
-        .order_by("checkpoint_id")
-        .values_list("checkpoint_id", flat=True)
-    )
+    ids = Checkpoint.objects.filter(thread_id=thread_id, ns="").order_by("pk").values_list("checkpoint_id", flat=True)
     first = ids.first()
     return (first, ids.reverse()[0]) if first else None
 
@@ -135,7 +139,7 @@ def _branch(
 ) -> Branch:
     start = found.start_of(number)
     first, last = (rows.get(one) for one in span)
-    parent = found.number_of(start.parent_id) if start and start.parent_id else None
+    parent = found.number_of(start.parent_order) if start and start.parent_order is not None else None
     tip = None if parent is None or parent == len(found.starts) else found.starts[parent].left
     earlier = any(one.parent_id == start.parent_id for one in found.starts[: number - 1]) if start else False
     # A row may have been pruned away; its neighbour still tells the time.
@@ -157,9 +161,12 @@ def _branch(
 
 
 def _forks_by_branch(thread_id: str, found: Branches) -> Mapping[int, list[Fork]]:
+    forks = list(_forks(Thread.objects.filter(ancestor_id=thread_id)))
+    rows = Checkpoint.objects.filter(thread_id=thread_id, ns="", checkpoint_id__in={one.checkpoint_id for one in forks})
+    orders = dict(rows.values_list("checkpoint_id", "pk"))
     by_branch: dict[int, list[Fork]] = defaultdict(list)
-    for fork in _forks(Thread.objects.filter(ancestor_id=thread_id)):
-        by_branch[found.number_of(fork.checkpoint_id)].append(fork)
+    for fork in forks:
+        by_branch[found.number_of(orders.get(fork.checkpoint_id, 0))].append(fork)
     return by_branch
 
 
@@ -198,16 +205,22 @@ def origin_of(thread_id: str) -> Fork | None:
 class Stretch:
     """Neighbours on the way from a checkpoint back to its first ancestor: from ``last`` down to ``first``.
 
-    ``first`` is "" in a thread's oldest branch: as far back as it goes.
+    Both are places in the order of writing; ``first`` is 0 in a thread's oldest branch: as far back as it goes.
     """
 
     thread_id: str
-    first: str
-    last: str
+    first: int
+    last: int
     branch: int
+    tip: str  # checkpoint id of the last one
 
-    def holds(self, checkpoint_id: str) -> bool:
-        return self.first <= checkpoint_id <= self.last
+    def holds(self, thread_id: str, order: int) -> bool:
+        return thread_id == self.thread_id and self.first <= order <= self.last
+
+    def checkpoint_ids(self, *, since: int | None = None, with_last: bool = True) -> Any:
+        """Return a query for the ids of its checkpoints, those of subgraphs among them; without its last, if asked."""
+        rows = Checkpoint.objects.filter(thread_id=self.thread_id, pk__gte=self.first if since is None else since)
+        return rows.filter(**{"pk__lte" if with_last else "pk__lt": self.last}).values("checkpoint_id")
 
 
 def descent(point: Point) -> Iterator[Stretch]:
@@ -219,21 +232,23 @@ def descent(point: Point) -> Iterator[Stretch]:
     seen: set[str] = set()
     while thread_id not in seen:
         seen.add(thread_id)
-        yield from _within(Branches.of(thread_id), thread_id, checkpoint_id)
+        yield from _within(Branches.of(thread_id), Point(thread_id, checkpoint_id))
         origin = origin_of(thread_id)
         if origin is None or not origin.checkpoint_id:
             return
         thread_id, checkpoint_id = origin.thread_id, origin.checkpoint_id
 
 
-def _within(found: Branches, thread_id: str, checkpoint_id: str) -> Iterator[Stretch]:
-    while checkpoint_id:
-        number = found.number_of(checkpoint_id)
+def _within(found: Branches, point: Point) -> Iterator[Stretch]:
+    order, tip = order_of(point), point.checkpoint_id
+    while order is not None:
+        number = found.number_of(order)
         start = found.start_of(number)
-        yield Stretch(thread_id, start.first if start else "", checkpoint_id, number)
+        yield Stretch(point.thread_id, start.order if start else 0, order, number, tip)
         # Older than its child, always: a damaged row must not send us round in circles.
-        parent = start.parent_id if start else ""
-        checkpoint_id = parent if start and parent < start.first else ""
+        if start is None or start.parent_order is None or start.parent_order >= start.order:
+            return
+        order, tip = start.parent_order, start.parent_id
 
 
 def common_ancestor(a: Point, b: Point) -> Point | None:
@@ -242,13 +257,14 @@ def common_ancestor(a: Point, b: Point) -> Point | None:
     for mine in descent(a):
         for other in theirs:
             if (mine.thread_id, mine.branch) == (other.thread_id, other.branch):
-                return Point(mine.thread_id, min(mine.last, other.last))
+                return Point(mine.thread_id, (mine if mine.last <= other.last else other).tip)
     return None
 
 
 def is_ancestor(older: Point, newer: Point) -> bool:
     """Tell whether ``newer`` comes from ``older``, or is it."""
-    return any(one.thread_id == older.thread_id and one.holds(older.checkpoint_id) for one in descent(newer))
+    order = order_of(older)
+    return order is not None and any(one.holds(older.thread_id, order) for one in descent(newer))
 
 
 def newest_descendant(point: Point) -> str:
@@ -257,9 +273,9 @@ def newest_descendant(point: Point) -> str:
     edges = _edges(point.thread_id)
     if edges is None:
         raise UnknownCheckpoint(f"Thread {point.thread_id} has no checkpoint yet.")
+    order = order_of(point) or 0
     for number in range(len(found.starts), -1, -1):
         tip = _span(found, number, edges)[1]
-        stretches = _within(found, point.thread_id, tip)
-        if any(one.holds(point.checkpoint_id) for one in stretches):
+        if any(one.holds(point.thread_id, order) for one in _within(found, Point(point.thread_id, tip))):
             return tip
     return point.checkpoint_id

@@ -117,14 +117,12 @@ class DjangoSaver(BaseCheckpointSaver[str]):
             for found in page:
                 yield found
 
-    def _page(
-        self, search: Search, *, after: stored.Cursor | None, limit: int
-    ) -> tuple[Sequence[CheckpointTuple], stored.Cursor | None]:
+    def _page(self, search: Search, *, after: int | None, limit: int) -> tuple[Sequence[CheckpointTuple], int | None]:
         return _unless_gone(lambda: self._read_page(search, after=after, limit=limit))
 
     def _read_page(
-        self, search: Search, *, after: stored.Cursor | None, limit: int
-    ) -> tuple[Sequence[CheckpointTuple], stored.Cursor | None]:
+        self, search: Search, *, after: int | None, limit: int
+    ) -> tuple[Sequence[CheckpointTuple], int | None]:
         rows, after = stored.read_page(search, after=after, limit=limit)
         writes = stored.read_writes([row.place for row in rows])
         found: dict[Place, CheckpointTuple] = {}

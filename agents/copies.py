@@ -80,9 +80,9 @@ def _memories(point: Point, graph: Any) -> Iterator[tuple[Point, Any]]:
     for name, subgraph in graph.get_subgraphs(recurse=True) if graph is not None else ():
         if subgraph.checkpointer is True:
             rows = CheckpointModel.objects.filter(
-                thread_id=point.thread_id, ns=name, checkpoint_id__lt=point.checkpoint_id
+                thread_id=point.thread_id, ns=name, pk__lt=values.order_of(point) or 0
             )
-            newest = rows.order_by("-checkpoint_id").values_list("checkpoint_id", flat=True).first()
+            newest = rows.order_by("-pk").values_list("checkpoint_id", flat=True).first()
             if newest:
                 yield Point(point.thread_id, newest, name), subgraph
 

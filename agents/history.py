@@ -16,7 +16,7 @@ from agents.safety import CallLine, NodeLine, SafetySheet, Standing, safety_shee
 from agents.starts import GraphChanged, Start, Unfit
 from agents.states import raw_state, state_at
 from agents.timeline import Nested, Page, Step, step_at, timeline
-from agents.values import Point, UnknownCheckpoint
+from agents.values import Point, UnknownCheckpoint, order_of
 
 __all__ = [
     "Branch",
@@ -47,6 +47,7 @@ __all__ = [
     "descent",
     "fork",
     "is_ancestor",
+    "order_of",
     "origin_of",
     "raw_state",
     "replay_head",

@@ -180,7 +180,10 @@ class Worker(models.Model):
 
 
 class Checkpoint(models.Model):
-    """LangGraph's snapshot after a step. Written by the saver only."""
+    """LangGraph's snapshot after a step. Written by the saver only.
+
+    The primary key is the order of writing, and the only order: ids begin with the time of some worker's clock.
+    """
 
     thread = models.ForeignKey(
         Thread, on_delete=models.CASCADE, related_name="checkpoints", db_constraint=False, db_index=False
@@ -206,9 +209,8 @@ class Checkpoint(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["run_id"], name="checkpoint_run", condition=~models.Q(run_id="")),
             models.Index(fields=["thread", "outer_id"], name="checkpoint_outer", condition=~models.Q(outer_id="")),
-            models.Index(
-                fields=["thread", "ns", "checkpoint_id"], name="checkpoint_branch", condition=~models.Q(left_id="")
-            ),
+            models.Index(fields=["thread", "ns", "id"], name="checkpoint_order"),
+            models.Index(fields=["thread", "ns", "id"], name="checkpoint_branches", condition=~models.Q(left_id="")),
         ]
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from agents.branches import Branches
 from agents.marks import NODES
 from agents.models import Checkpoint, CheckpointWrite, ToolExecution
 from agents.states import node_of
-from agents.values import Point, original_of
+from agents.values import Point, order_of, original_of
 
 MAX_STEPS = 500  # of one way; a turn of an agent has some ten
 
@@ -44,9 +44,12 @@ def _has_record(point: Point) -> bool:
     mine = {"thread_id": point.thread_id, "ns": point.namespace}
     if CheckpointWrite.objects.filter(**mine, checkpoint_id=point.checkpoint_id).exists():
         return True
-    return Checkpoint.objects.filter(
-        **mine, parent_id=point.checkpoint_id, checkpoint_id__gt=point.checkpoint_id
-    ).exists()
+    following = Checkpoint.objects.filter(**mine, pk__gt=order_of(point) or 0).order_by("pk")
+    # Children that are no branch come right after their parent, and branches are few.
+    return (
+        following.values_list("parent_id", flat=True).first() == point.checkpoint_id
+        or following.exclude(left_id="").filter(parent_id=point.checkpoint_id).exists()
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------------ way
@@ -81,8 +84,11 @@ _FIELDS = ("checkpoint_id", "parent_id", "metadata", "next_nodes")
 
 
 def _from(thread_id: str, checkpoint_id: str) -> Iterator[Row]:
-    rows = Checkpoint.objects.filter(thread_id=thread_id, ns="", checkpoint_id__gte=checkpoint_id)
-    return map(_as_row, rows.order_by("checkpoint_id").values(*_FIELDS)[: MAX_STEPS + 1])
+    order = order_of(Point(thread_id, checkpoint_id))
+    if order is None:
+        return iter(())
+    rows = Checkpoint.objects.filter(thread_id=thread_id, ns="", pk__gte=order)
+    return map(_as_row, rows.order_by("pk").values(*_FIELDS)[: MAX_STEPS + 1])
 
 
 def _row(thread_id: str, checkpoint_id: str) -> Row | None:
@@ -168,7 +174,7 @@ class Record:
     def _read_children(self, rows: Any) -> Mapping[str, Ways]:
         prefix = f"{self.namespace}{NODES}" if self.namespace else ""
         ways: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for one in rows.order_by("checkpoint_id").values("outer_id", "ns", *_FIELDS):
+        for one in rows.order_by("pk").values("outer_id", "ns", *_FIELDS):
             if one["ns"].startswith(prefix):
                 ways[one["outer_id"], one["ns"]].append(_as_row(one))
         found: dict[str, dict[str, list[tuple[str, list[Row]]]]] = defaultdict(lambda: defaultdict(list))

@@ -218,13 +218,9 @@ def _standing_answers(point: Point) -> Iterator[Standing]:
     left = _LISTED
     for stretch in descent(point):
         rows = CheckpointWrite.objects.filter(
-            thread_id=stretch.thread_id,
-            ns="",
-            channel="__interrupt__",
-            checkpoint_id__gte=stretch.first,
-            checkpoint_id__lte=stretch.last,
+            thread_id=stretch.thread_id, ns="", channel="__interrupt__", checkpoint_id__in=stretch.checkpoint_ids()
         ).exclude(thread_id=point.thread_id, checkpoint_id=point.checkpoint_id)
-        for row in rows.order_by("-checkpoint_id", "task_id")[:left]:
+        for row in rows.order_by("-pk")[:left]:  # a task's question is written at its step, before the next one
             left -= 1
             yield from _answered(row)
 

@@ -9,6 +9,7 @@ from typing import Any
 from langgraph.pregel._task_status import read_task_statuses
 from xxhash import xxh3_128_hexdigest
 
+from agents import stored as rows
 from agents import values
 from agents.conversation import views
 from agents.head import messages_of
@@ -63,10 +64,7 @@ def raw_state(thread_id: str, checkpoint_id: str, namespace: str = "") -> bytes:
 
 
 def _is_head(point: Point) -> bool:
-    newer = Checkpoint.objects.filter(
-        thread_id=point.thread_id, ns=point.namespace, checkpoint_id__gt=point.checkpoint_id
-    )
-    return not newer.exists()
+    return rows.head(point.thread_id, point.namespace) == point.checkpoint_id
 
 
 # ------------------------------------------------------------------------------------------------------------ questions

@@ -113,8 +113,8 @@ _NEW_WRITES = {
 _LISTED_WRITES = ", new (idx, channel, type, blob) as (values $rows)"
 # The head, when it is not the parent: then this checkpoint begins a branch. One look into an index.
 _LEFT = (
-    "(select nullif(max(h.checkpoint_id), %s) from agents_checkpoint h"
-    " where h.thread_id = %s and h.ns = %s and h.checkpoint_id < %s)"
+    "(select nullif(h.checkpoint_id, %s) from agents_checkpoint h"
+    " where h.thread_id = %s and h.ns = %s order by h.id desc limit 1)"
 )
 _COUNTED = "and (select count(*) from added) = %s"
 _REPLACE = """update set
@@ -208,7 +208,7 @@ class NewCheckpoint:
         place, marks = self.place, self.marks
         values = [place.thread_id, place.ns, place.checkpoint_id, self.parent_id, writer.run, self.type, self.blob]
         shown = [marks.next_nodes, marks.messages, marks.outer_id]
-        left = [self.parent_id, place.thread_id, place.ns, place.checkpoint_id]
+        left = [self.parent_id, place.thread_id, place.ns]
         return [*values, json.dumps(self.spans), self.metadata, *shown, *left]
 
 

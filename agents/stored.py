@@ -58,7 +58,7 @@ _SELECT_ONE = (
 _SELECT_NEWEST = (
     "select thread_id, ns, checkpoint_id, parent_id, type, blob, cast(spans as text), cast(metadata as text)"
     " from agents_checkpoint"
-    " where thread_id = %s and ns = %s order by checkpoint_id desc limit 1"
+    " where thread_id = %s and ns = %s order by id desc limit 1"
 )
 
 
@@ -88,29 +88,48 @@ class Search:
 
 
 _COLUMNS = ("thread_id", "ns", "checkpoint_id", "parent_id", "type", "blob", "spans", "metadata")
-Cursor = tuple[str, int]  # checkpoint id and primary key: copies of a thread repeat the ids
 
 
-def read_page(search: Search, *, after: Cursor | None, limit: int) -> tuple[list[CheckpointRow], Cursor | None]:
-    """Return up to ``limit`` checkpoints, newest first, and where the next page begins (None: nowhere)."""
+def read_page(search: Search, *, after: int | None, limit: int) -> tuple[list[CheckpointRow], int | None]:
+    """Return up to ``limit`` checkpoints, newest first, and where the next page begins (None: nowhere).
+
+    Newest is what was written last. Clocks of several workers do not agree, so ids say nothing of it.
+    """
     wanted = {"thread_id": search.thread_id, "ns": search.ns, "checkpoint_id": search.checkpoint_id}
     found = Checkpoint.objects.filter(**{name: value for name, value in wanted.items() if value is not None})
     if search.before is not None:
-        found = found.filter(checkpoint_id__lt=search.before)
+        found = found.filter(_before(search, search.before))
     for number, (key, value) in enumerate(search.filter):
         # By position, because a key may be any text; spelt as a lookup, `a__b` would be a path.
         found = found.alias(**{f"key{number}": KeyTransform(key, "metadata")}).filter(**{f"key{number}": value})
     if after is not None:
-        found = found.filter(Q(checkpoint_id__lt=after[0]) | Q(checkpoint_id=after[0], pk__lt=after[1]))
-    page = list(found.order_by("-checkpoint_id", "-pk").values_list(*_COLUMNS, "pk")[:limit])
+        found = found.filter(pk__lt=after)
+    page = list(found.order_by("-pk").values_list(*_COLUMNS, "pk")[:limit])
     rows = [_row(values[:-1]) for values in page]
-    return rows, (page[-1][2], page[-1][-1]) if len(page) == limit else None
+    return rows, page[-1][-1] if len(page) == limit else None
+
+
+def _before(search: Search, checkpoint_id: str) -> Q:
+    """What was written before a checkpoint: of this namespace, or of another, as LangGraph asks of subgraphs."""
+    rows = Checkpoint.objects.filter(checkpoint_id=checkpoint_id)
+    if search.thread_id is not None:
+        rows = rows.filter(thread_id=search.thread_id)
+        near = rows.filter(ns__in={search.ns or "", ""}).order_by("-ns")
+        rows = near if near.exists() else rows
+    place = rows.values_list("pk", flat=True).first()
+    return Q(checkpoint_id__lt=checkpoint_id) if place is None else Q(pk__lt=place)
 
 
 def latest(thread_id: str) -> dict[str, str]:
     """Map each namespace of a thread to the id of its newest checkpoint."""
-    newest = Checkpoint.objects.filter(thread_id=thread_id).values("ns").annotate(newest=Max("checkpoint_id"))
-    return dict(newest.values_list("ns", "newest"))
+    newest = Checkpoint.objects.filter(thread_id=thread_id).values("ns").annotate(newest=Max("pk")).values("newest")
+    return dict(Checkpoint.objects.filter(pk__in=newest).values_list("ns", "checkpoint_id"))
+
+
+def head(thread_id: str, ns: str) -> str | None:
+    """Return the id of the newest checkpoint of one namespace."""
+    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=ns).order_by("-pk")
+    return rows.values_list("checkpoint_id", flat=True).first()
 
 
 def landed(thread_id: str, run_id: str) -> bool:

@@ -13,10 +13,11 @@ from django.db.models import Count, Max, Min
 from agents.branches import Branches, Fork, forks_from
 from agents.marks import NODES
 from agents.models import Checkpoint, CheckpointWrite
-from agents.values import Point, UnknownCheckpoint, checked
+from agents.values import Point, UnknownCheckpoint, checked, order_of
 
 _COLUMNS = (
-    "checkpoint_id", "parent_id", "run_id", "metadata", "next_nodes", "messages", "outer_id", "left_id", "created_at"
+    "pk", "checkpoint_id", "parent_id", "run_id", "metadata", "next_nodes", "messages", "outer_id", "left_id",
+    "created_at",
 )  # fmt: skip
 _CONTROL = ("__interrupt__", "__resume__", "__error__", "__error_source_node__")
 
@@ -77,33 +78,30 @@ def timeline(
     """Return up to ``limit`` checkpoints of one namespace, newest first.
 
     ``before``, ``after``: the nearest that are older, or newer, than this checkpoint id. ``at``: from this one on.
-    Raises UnknownCheckpoint for an id that cannot be one; () for a thread without checkpoints.
+    Raises UnknownCheckpoint for an id that cannot be one; () for a thread without checkpoints, and beyond an id that
+    is not among them.
     """
-    for cursor in filter(None, (before, after, at)):
-        checked(Point(thread_id, cursor, namespace))
     rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace)
-    found, more = _window(rows, before=before, after=after, at=at, limit=limit)
+    for test, cursor in (("pk__lt", before), ("pk__lte", at), ("pk__gt", after)):
+        if cursor:
+            order = order_of(checked(Point(thread_id, cursor, namespace)))
+            rows = rows.filter(**{test: order}) if order is not None else rows.none()
+    found, more = _window(rows, backwards=not after, limit=limit)
     if not found:
         return Page(())
-    first, last = found[0]["checkpoint_id"], found[-1]["checkpoint_id"]
-    newer = more if after else rows.filter(checkpoint_id__gt=first).exists()
-    older = rows.filter(checkpoint_id__lt=last).exists() if after else more
+    first, last = found[0], found[-1]
+    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace)
+    newer = more if after else rows.filter(pk__gt=first["pk"]).exists()
+    older = rows.filter(pk__lt=last["pk"]).exists() if after else more
     steps = _Reading(thread_id, namespace, found, has_head=not newer).steps()
-    return Page(steps, older=last if older else "", newer=first if newer else "")
+    return Page(steps, older=last["checkpoint_id"] if older else "", newer=first["checkpoint_id"] if newer else "")
 
 
-def _window(rows: Any, *, before: str, after: str, at: str, limit: int) -> tuple[list[dict[str, Any]], bool]:
+def _window(rows: Any, *, backwards: bool, limit: int) -> tuple[list[dict[str, Any]], bool]:
     """Return a page's rows, newest first, and whether more follow in the direction of reading."""
-    if before:
-        rows = rows.filter(checkpoint_id__lt=before)
-    if at:
-        rows = rows.filter(checkpoint_id__lte=at)
-    if after:
-        rows = rows.filter(checkpoint_id__gt=after)
-    order = "checkpoint_id" if after else "-checkpoint_id"
-    found = list(rows.order_by(order).values(*_COLUMNS)[: limit + 1])
+    found = list(rows.order_by("-pk" if backwards else "pk").values(*_COLUMNS)[: limit + 1])
     kept = found[:limit]
-    return kept[::-1] if after else kept, len(found) > limit
+    return kept if backwards else kept[::-1], len(found) > limit
 
 
 def step_at(point: Point) -> Step:
@@ -147,15 +145,19 @@ class _Reading:
             Checkpoint.objects.filter(thread_id=self.thread_id, outer_id__in=self.ids)
             .exclude(outer_id="")  # said, because SQLite takes the partial index for nothing less
             .values("outer_id", "ns")
-            .annotate(count=Count("pk"), first=Min("checkpoint_id"), last=Max("checkpoint_id"))
+            .annotate(count=Count("pk"), first=Min("pk"), last=Max("pk"))
             .order_by("first")
         )
+        namespaces = list(rows)
+        edges = {one for row in namespaces for one in (row["first"], row["last"])}
+        ids = dict(Checkpoint.objects.filter(pk__in=edges).values_list("pk", "checkpoint_id")) if edges else {}
         found: dict[str, list[Nested]] = defaultdict(list)
         prefix = f"{self.namespace}{NODES}" if self.namespace else ""
-        for row in rows:
+        for row in namespaces:
             if row["ns"].startswith(prefix):
                 node = row["ns"].removeprefix(prefix).partition(":")[0]
-                found[row["outer_id"]].append(Nested(row["ns"], node, row["count"], row["first"], row["last"]))
+                first, last = ids[row["first"]], ids[row["last"]]
+                found[row["outer_id"]].append(Nested(row["ns"], node, row["count"], first, last))
         return found
 
     def steps(self) -> tuple[Step, ...]:
@@ -178,7 +180,7 @@ class _Reading:
             at=row["created_at"],
             elapsed=row["created_at"] - parent["created_at"] if parent else None,
             messages=row["messages"],
-            branch=self.branches.number_of(row["checkpoint_id"]),
+            branch=self.branches.number_of(row["pk"]),
             left=row["left_id"],
             asked=len(asked),
             answered=sum("output" in task for task in asked),

@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.pregel._checkpoint import channels_from_checkpoint
 
-from agents import registry
+from agents import registry, stored
 from agents.checkpointer import DjangoSaver
 from agents.marks import NODES, START, next_of
 from agents.models import Checkpoint, Thread
@@ -92,10 +92,16 @@ def read(point: Point) -> Stored:
 
 def head_of(thread_id: str, namespace: str = "") -> str:
     """Return the id of the newest checkpoint. Raises UnknownCheckpoint for a thread without any."""
-    newest = _saver.latest(thread_id).get(namespace) if _is_text(thread_id) and "\0" not in thread_id else None
+    newest = stored.head(thread_id, namespace) if _is_text(thread_id) and "\0" not in thread_id else None
     if newest is None:
         raise UnknownCheckpoint(f"Thread {thread_id} has no checkpoint yet.")
     return newest
+
+
+def order_of(point: Point) -> int | None:
+    """Return a checkpoint's place in the order of writing, which runs through all namespaces; None if it is gone."""
+    rows = Checkpoint.objects.filter(thread_id=point.thread_id, ns=point.namespace, checkpoint_id=point.checkpoint_id)
+    return rows.values_list("pk", flat=True).first()
 
 
 def graph_of(thread_id: str, namespace: str = "") -> Any:

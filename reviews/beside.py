@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Q
 
 from agents import history
-from agents.history import Point, Stretch
+from agents.history import Point
 from agents.models import Thread, ToolExecution
 from agents.outcome import MessageView
 from reviews import comparing, talk
@@ -78,22 +78,19 @@ def _ways(point: Point, ancestor: Point | None) -> Iterator[Q]:
     """Yield what lies on the way back to the ancestor, whose own next step belongs to it. Where a later thread or
     branch took off, the way leaves the older one before that one's next step: this belongs to the older one alone.
     """
-    upto = "__lte"
+    met = history.order_of(ancestor) if ancestor else None
+    with_last = True
     for stretch in history.descent(point):
-        met = ancestor if ancestor and _on(stretch, ancestor) else None
-        first = met.checkpoint_id if met else stretch.first
-        yield Q(thread=stretch.thread_id, checkpoint_id__gte=first, **{f"checkpoint_id{upto}": stretch.last})
-        if met:
+        is_met = met is not None and ancestor is not None and stretch.holds(ancestor.thread_id, met)
+        ids = stretch.checkpoint_ids(since=met if is_met else None, with_last=with_last)
+        yield Q(thread=stretch.thread_id, checkpoint_id__in=ids)
+        if is_met:
             return
-        upto = "__lt"
-
-
-def _on(stretch: Stretch, point: Point) -> bool:
-    return stretch.thread_id == point.thread_id and stretch.holds(point.checkpoint_id)
+        with_last = False
 
 
 def _within(ways: Sequence[Q]) -> Q:
-    # Ids begin with their time, so those of subgraphs lie between those of the steps that they ran in.
+    # Subgraphs write between the steps that they run in, so theirs are among a stretch's.
     found = Q(pk__in=[])
     for way in ways:
         found |= way

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
+from django.db.models import OuterRef, Subquery
 
-from agents.models import Thread
+from agents.models import Checkpoint, Thread
 from reviews import live
 from reviews.models import Label, Role, agents_for
 
@@ -23,6 +24,12 @@ class Refused(Exception):
 def may_label(user: Any, thread: Thread) -> bool:
     """Say whether somebody acts on this thread: auditors only read."""
     return agents_for(user, Role.REVIEWER, Role.OPERATOR).filter(pk=thread.agent_id).exists()
+
+
+def of(thread: Thread) -> Any:
+    """Return a thread's labels, those of its newest checkpoints first."""
+    points = Checkpoint.objects.filter(thread=thread, ns="", checkpoint_id=OuterRef("checkpoint_id"))
+    return Label.objects.filter(thread=thread).order_by(Subquery(points.values("pk")).desc(nulls_last=True), "pk")
 
 
 def add(user: Any, thread: Thread, checkpoint_id: str, *, name: str, note: str) -> Label:

@@ -114,14 +114,15 @@ def around(thread: Thread, checkpoint_id: str, *, namespace: str = "", before: s
 
 def count(thread: Thread) -> int:
     """Return how many checkpoints a thread has, MOST_COUNTED + 1 for more than that."""
-    rows = Checkpoint.objects.filter(thread=thread, ns="").order_by("-checkpoint_id")
+    rows = Checkpoint.objects.filter(thread=thread, ns="").order_by("-pk")
     return rows.values("pk")[: MOST_COUNTED + 1].count()
 
 
 def newer_than(thread: Thread, seen: str, *, namespace: str = "") -> int:
     """Return how many checkpoints came after ``seen``, capped as ``count``."""
-    rows = Checkpoint.objects.filter(thread=thread, ns=namespace, checkpoint_id__gt=seen)
-    return rows.order_by("checkpoint_id").values("pk")[: MOST_COUNTED + 1].count()
+    order = history.order_of(history.Point(thread.pk, seen, namespace))
+    rows = Checkpoint.objects.filter(thread=thread, ns=namespace, pk__gt=order or 0)
+    return rows.order_by("pk").values("pk")[: MOST_COUNTED + 1].count()
 
 
 def line_of(thread: Thread, step: Step) -> Line:
@@ -219,7 +220,7 @@ class _Reading:
         rows = Checkpoint.objects.filter(thread=self.thread, outer_id__in=self.ids, ns__in=namespaces)
         found: dict[str, list[InnerStep]] = defaultdict(list)
         columns = ("ns", "checkpoint_id", "metadata", "next_nodes", "messages", "created_at")
-        for row in rows.order_by("-checkpoint_id").values(*columns)[:MOST_INNER]:
+        for row in rows.order_by("-pk").values(*columns)[:MOST_INNER]:
             found[row["ns"]].append(
                 InnerStep(
                     row["checkpoint_id"],

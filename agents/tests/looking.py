@@ -23,7 +23,7 @@ from agents.outcome import Ask
 
 def ids(thread_id: str, namespace: str = "") -> list[str]:
     """All checkpoint ids, newest first."""
-    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace).order_by("-checkpoint_id")
+    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace).order_by("-pk")
     return list(rows.values_list("checkpoint_id", flat=True))
 
 

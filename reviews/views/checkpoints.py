@@ -219,7 +219,7 @@ def _is_id(text: str) -> bool:
 def _tree(request: HttpRequest, thread: Thread) -> dict[str, Any]:
     before = request.GET.get("branches", "")
     tree = history.tree(thread.pk, before=int(before) if before.isdigit() and len(before) < 10 else None)
-    kept = Label.objects.filter(thread=thread).select_related("author").order_by("-checkpoint_id", "pk")
+    kept = labels.of(thread).select_related("author")
     return {
         "tree": tree,
         "limbs": timeline.limbs(tree),
@@ -305,7 +305,7 @@ def _choices(thread: Thread, snapshot: Snapshot) -> list[Choice]:
         began = f"{origin.pk}:{tree.origin.checkpoint_id}"
         found.append(Choice(began, f"{words}, where this fork began", "Forked from"))
         found.append(Choice(f"{origin.pk}:{origin.head}", f"{words}, its head", "Forked from"))
-    for kept in Label.objects.filter(thread=thread).order_by("-checkpoint_id")[:SHOWN_LABELS]:
+    for kept in labels.of(thread)[:SHOWN_LABELS]:
         found.append(Choice(f"{thread.pk}:{kept.checkpoint_id}", kept.name, "Labelled"))
     own = f"{thread.pk}:{snapshot.checkpoint_id}"
     return [one for one in found if one.value != own and not one.value.endswith(":")]

@@ -17,7 +17,7 @@ from agents import history, runs, streams
 from agents.models import Agent, Run, Thread
 from agents.queue import WARN_ABOVE
 from agents.streams import standing
-from reviews import forks, questions, talk, threads
+from reviews import forks, labels, questions, talk, threads
 from reviews.models import Interrupt, Role, agents_for, threads_for
 from reviews.paging import by_time
 from reviews.people import roles_of
@@ -123,7 +123,7 @@ def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: in
         "run_count": thread.runs.count(),
         "forks": threads_for(user).filter(ancestor=thread),
         "safety": _safety(thread) if thread.stuck else None,
-        "labels": thread.labels.select_related("author").order_by("-checkpoint_id", "pk"),
+        "labels": labels.of(thread).select_related("author"),
         "may_operate": bool({"administrator", Role.OPERATOR} & set(roles_of(user, thread.agent_id))),
         "problem": problem,
         "text": request.POST.get("text", "") or _text_from(request),
