@@ -52,6 +52,8 @@ def _tell(row: Interrupt) -> None:
 
 def of_others(user: Any, interrupts: Collection[Interrupt]) -> dict[int, list[Look]]:
     """Return who else looks at what: key of the interrupt -> marks, the one that ends first in front."""
+    if not interrupts:
+        return {}
     marks = Look.objects.visible_to(user).filter(interrupt__in=[row.pk for row in interrupts]).exclude(user=user)
     found: dict[int, list[Look]] = {}
     for look in marks.select_related("user").order_by("until", "pk"):

@@ -53,6 +53,11 @@ class Question:
         return VERDICT_WORDS.get(made[0].verdict, "decided") if len(made) == 1 and made[0] else "decided"
 
     @property
+    def has_decision(self) -> bool:
+        """Whether it was decided when it was read."""
+        return any(getattr(sheet.action, "decision", None) is not None for sheet in self.sheets)
+
+    @property
     def was_rejected(self) -> bool:
         made = [getattr(sheet.action, "decision", None) for sheet in self.sheets]
         return any(decision is not None and decision.verdict == "reject" for decision in made)

@@ -19,6 +19,7 @@ from reviews.inbox import Filters
 from reviews.models import Interrupt
 from reviews.questions import Question
 from reviews.sheets import NotRecorded, Sheet
+from reviews.talk import VERDICT_WORDS
 from reviews.views.door import is_fragment, signed_in
 
 ACTS = ("undo", "strip", "escape")
@@ -223,8 +224,8 @@ def _conflict(request: HttpRequest, question: Question, *, stale: Any = None) ->
 def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
     """Lead to the next question that waits: of the same pause first, then the oldest of the filter, else the inbox."""
     filters = _filters(request)
-    found = _find(request, question.interrupt.pk)
-    words = _recorded_words(questions.read(request.user, found))
+    found = question.interrupt
+    words = _recorded_words(question, request.POST.get("decision", ""))
     messages.success(request, f"Recorded: {words}\n{found.title}. {found.agent.title} goes on with it now.")
     beside = [other for other in questions.pause(request.user, found) if other.status == Interrupt.Status.OPEN]
     looked_at = looks.of_others(request.user, beside)
@@ -236,8 +237,11 @@ def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
     return response
 
 
-def _recorded_words(question: Question) -> str:
-    return f"{len(question.sheets)} decisions" if question.several else question.did
+def _recorded_words(question: Question, verb: str) -> str:
+    """Say what was recorded: a form that was sent before may say another verb than what stands."""
+    if question.several:
+        return f"{len(question.sheets)} decisions"
+    return question.did if question.has_decision else VERDICT_WORDS.get(verb, "decided")
 
 
 # --------------------------------------------------------------------------------------------------- drafts and marking

@@ -48,7 +48,7 @@ class Caller:
     def question(self, thread_id: str, *, within: float = 30) -> str:
         """Wait for the first open question of a thread; returns its path."""
         deadline = time.monotonic() + within
-        while not (found := re.search(r'href="(/interrupts/\d+/)"', self.get(f"/?thread={thread_id}").text)):
+        while not (found := re.search(r'href="(/interrupts/\d+/)', self.get(f"/?thread={thread_id}").text)):
             assert time.monotonic() < deadline, "no question came"
             time.sleep(0.05)  # another process tells an HTTP client nothing
         return found[1]
