@@ -20,6 +20,7 @@ States = dict[str, Any]
 # What lives longer than a test ends with this folder: Playwright's loop would stand in the way of async tests.
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
