@@ -135,7 +135,7 @@ def form(name: str, row: Interrupt) -> dict[str, Any]:
 
 
 def state() -> dict[str, list[Any]]:
-    """Return all rows of all our tables but the marks that somebody looks: these decide nothing, and end by themselves."""
+    """Return all rows of all our tables but the marks that somebody looks: these decide nothing, and end soon."""
     models = [*apps.get_app_config("agents").get_models(), *apps.get_app_config("reviews").get_models()]
     rows = {model.__name__: sorted(model._default_manager.values_list(), key=str) for model in models}
     del rows["Look"]
