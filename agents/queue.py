@@ -97,17 +97,35 @@ def send_anyway(thread_id: str, text: str, *, author: str, withdraw: Sequence[st
     thread = _locked(thread_id)
     if submit_token and (before := _sent_before(thread, author, submit_token)):
         return _lined(thread, before, "enqueue", again=True)
+    _check_withdrawal(thread)
+    _check_room(thread, 1)
+    start = {"withdraw": list(withdraw)}
+    runs.enqueue(thread_id, kind=Run.Kind.REPLAY, payload=start, author=author)
+    run_ids = _line_up(thread, [Message(text)], author=author, submit_token=submit_token, front=False, context=None)
+    return _lined(thread, run_ids, "enqueue")
+
+
+@transaction.atomic
+def end_unanswered(thread_id: str, *, author: str, withdraw: Sequence[str], submit_token: str = "") -> str:
+    """Line up a replay that withdraws the open questions and ends the turn; what waits goes out after it.
+
+    Each open call gets an error result. Returns the run's id, the first one's for a token seen before. Raises Refused.
+    """
+    thread = _locked(thread_id)
+    if submit_token and (before := _sent_before(thread, author, submit_token)):
+        return before[0]
+    _check_withdrawal(thread)
+    start = {"withdraw": list(withdraw), "unanswered": True}
+    return runs.enqueue(thread_id, kind=Run.Kind.REPLAY, payload=start, author=author, submit_token=submit_token)
+
+
+def _check_withdrawal(thread: Thread) -> None:
     if not thread.waits:
         raise Refused("not asked", "No question is open, so there is nothing to withdraw.")
     if not thread.agent.tools_node:
         raise Refused("no tools", "This agent has no tools node, so its open calls cannot be given a result.")
     if Run.objects.filter(thread=thread, status__in=Run.ACTIVE).exclude(kind=Run.Kind.INPUT).exists():
         raise Refused("decided", "An answer, or another change of this thread, is on its way. Wait until it is done.")
-    _check_room(thread, 1)
-    start = {"withdraw": list(withdraw)}
-    runs.enqueue(thread_id, kind=Run.Kind.REPLAY, payload=start, author=author)
-    run_ids = _line_up(thread, [Message(text)], author=author, submit_token=submit_token, front=False, context=None)
-    return _lined(thread, run_ids, "enqueue")
 
 
 def _locked(thread_id: str) -> Thread:

@@ -278,7 +278,8 @@ class _Drive:
 
     def _withdraw(self, head: Head) -> None:
         """Give each open call a result, and end the turn: what was asked is gone. The messages that wait come next."""
-        why = f"{self.lease.author} sent a message instead"
+        did = "ended it without an answer" if self.lease.payload.get("unanswered") else "sent a message instead"
+        why = f"{self.lease.author} {did}"
         settled = settle(self.agent, self.lease.thread_id, self.lease.run_id, head=head, why=why)
         node, graph = self.agent.tools_node, self.agent.graph
         config = self._config(checkpoint_id=head.checkpoint_id)

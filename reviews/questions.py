@@ -68,6 +68,13 @@ class Question:
         return self.was_rejected and (self.may_decide or self.may_operate)
 
     @property
+    def may_end(self) -> bool:
+        """Whether its reader may end it without an answer: where the agent takes nothing but one."""
+        takes_answers = all(sheet.action.allowed == ["respond"] for sheet in self.sheets)
+        may_act = self.may_decide or self.may_operate
+        return self.is_open and may_act and takes_answers and bool(self.interrupt.agent.tools_node)
+
+    @property
     def several(self) -> bool:
         return len(self.sheets) > 1
 

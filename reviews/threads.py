@@ -71,12 +71,7 @@ def send_anyway(user: Any, thread: Thread, *, text: str, submit_token: str) -> s
     Each call that was asked about gets an error result. Raises Refused: where an answer is on its way, among others.
     """
     _check(text)
-    # The order of locks is thread, interrupt, log.
-    Thread.objects.select_for_update().get(pk=thread.pk)
-    live_ones = Interrupt.objects.select_for_update().filter(thread=thread).exclude(status__in=OVER)
-    if any(row.status == Interrupt.Status.DECIDED for row in live_ones):
-        raise Refused("A decision is on its way. The message goes out after it, as it is.", "decided")
-    withdraw = [row.interrupt_id for row in live_ones]
+    withdraw = _open_ids(thread, otherwise="The message goes out after it, as it is.")
     lined = _lined(
         queue.send_anyway,
         thread.pk,
@@ -91,6 +86,39 @@ def send_anyway(user: Any, thread: Thread, *, text: str, submit_token: str) -> s
         _log(Kind.SENT_ANYWAY, user, thread, run=lined.run_ids[0], count=len(withdraw), secrets={"message": text})
         _tell(thread)
     return lined.run_ids[0]
+
+
+@transaction.atomic
+def end_unanswered(user: Any, thread: Thread, *, submit_token: str) -> str:
+    """Withdraw the open questions of a thread and end the agent's turn, with no answer. Returns a run's id.
+
+    Each open call gets an error result: that is another act than an answer, and than an empty one. Raises Refused.
+    """
+    withdraw = _open_ids(thread, otherwise="Nothing is left to end.")
+    before = Run.objects.filter(thread=thread, author=user.get_username(), submit_token=submit_token[:64]).first()
+    if submit_token and before is not None:
+        return str(before.pk)
+    try:
+        run_id = queue.end_unanswered(
+            thread.pk, author=user.get_username(), withdraw=withdraw, submit_token=submit_token[:64]
+        )
+    except queue.Refused as refusal:
+        raise Refused(str(refusal), refusal.code) from refusal
+    reason = f"Ended by {user.get_username()} without an answer."
+    intake.withdraw_open(thread, reason=reason, user=user, role=_role(user, thread))
+    _log(Kind.RUN_STOPPED, user, thread, run=run_id, code="unanswered", count=len(withdraw))
+    _tell(thread)
+    return run_id
+
+
+def _open_ids(thread: Thread, *, otherwise: str) -> list[str]:
+    """Lock a thread and its questions, and return the ids of the open ones. Raises Refused where one is decided."""
+    # The order of locks is thread, interrupt, log.
+    Thread.objects.select_for_update().get(pk=thread.pk)
+    live_ones = Interrupt.objects.select_for_update().filter(thread=thread).exclude(status__in=OVER)
+    if any(row.status == Interrupt.Status.DECIDED for row in live_ones):
+        raise Refused(f"A decision is on its way. {otherwise}", "decided")
+    return [row.interrupt_id for row in live_ones]
 
 
 def _send(user: Any, thread: Thread, messages: Sequence[Message], *, submit_token: str, strategy: str) -> str:

@@ -43,6 +43,7 @@ urlpatterns = [
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/fork/", forks.fork, name="fork"),
     path("threads/<thread:pk>/checkpoints/<str:checkpoint>/rewind/", forks.rewind, name="rewind"),
     path("threads/<thread:pk>/anyway/", messages.anyway, name="anyway"),
+    path("threads/<thread:pk>/unanswered/", messages.unanswered, name="unanswered"),
     path("threads/<thread:pk>/queue/clear/", messages.clear, name="clear"),
     path("threads/<thread:pk>/queue/<uuid:run>/cancel/", thread.cancel, name="cancel"),
     path("threads/<thread:pk>/queue/<uuid:run>/move/", messages.move, name="move"),

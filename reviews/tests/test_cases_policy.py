@@ -216,3 +216,56 @@ def test_a_refused_call_that_nobody_was_asked_about_is_told_on_its_thread(desk: 
     thread = desk.ann.open(reverse("reviews:thread", args=[row.thread_id]))
     assert "nobody was asked" in thread
     assert "did not run: the tool refused the arguments" in thread
+
+
+def cancel(on: Answer, visitor: Visitor) -> Answer:
+    form = next(form for form in on.page.forms if form.action.endswith("/unanswered/"))
+    return visitor.post(form.action, form.fields)
+
+
+def test_a_question_is_cancelled_without_an_answer(desk: Desk) -> None:
+    """HC-18, second run: cancelling is another act than answering, and never an empty answer."""
+    row = desk.ask(text=turns([("ask_user", {"question": "Which date?"})]))
+    sure = cancel(desk.ann.open(row), desk.ann)
+    assert "ask_user gets an error as its result" in sure
+    desk.assert_untouched(row)
+
+    assert cancel(sure, desk.ann).status == 302
+    cancel(sure, desk.ann)  # the same submit again
+    desk.work()
+    row.refresh_from_db()
+    assert (row.status, row.withdrawn_reason) == ("withdrawn", "Ended by ann without an answer.")
+    messages = desk.state(row.thread).values["messages"]
+    (told,) = (one for one in messages if isinstance(one, ToolMessage))
+    assert (told.status, told.content) == ("error", "This call was not run: ann ended it without an answer.")
+    assert (desk.ran, desk.resumes, len(desk.seen)) == ([], [], 1)
+    assert not Decision.objects.exists()
+    (entry,) = entries("run stopped")
+    assert (entry.actor, json.loads(entry.body)["facts"]["code"]) == ("ann", "unanswered")
+    assert audit.verify() == []
+
+    desk.olga.post(reverse("reviews:thread", args=[row.thread_id]), {"text": "go on", "submit_token": "t"})
+    desk.work()
+    assert len(desk.seen) == 2
+
+
+def test_only_a_question_that_takes_nothing_but_an_answer_can_be_cancelled(desk: Desk) -> None:
+    row = desk.ask(text=turns([("pay", {"amount": 1})]))
+    assert "without an answer" not in desk.ann.open(row)
+
+
+def test_who_may_neither_decide_nor_operate_cannot_cancel(desk: Desk) -> None:
+    row = desk.ask(text=turns([("ask_user", {"question": "Which date?"})]))
+    address = reverse("reviews:unanswered", args=[row.thread_id])
+    assert "without an answer" not in desk.aude.open(row)
+    assert desk.aude.post(address, {"sure": "1"}).status == 403
+    assert Visitor(desk.cast.otto).post(address, {"sure": "1"}).status == 404
+    desk.assert_untouched(row)
+
+
+def test_a_decision_on_its_way_is_not_cancelled(desk: Desk) -> None:
+    row = desk.ask(text=turns([("ask_user", {"question": "Which date?"})]))
+    sure = cancel(desk.ann.open(row), desk.ann)
+    assert desk.ben.press(desk.ben.open(row), "respond", result="Monday").status == 303
+    late = cancel(sure, desk.ann)
+    assert (late.status, "A decision is on its way" in late) == (422, True)

@@ -82,7 +82,24 @@ def anyway(request: HttpRequest, pk: str) -> HttpResponse:
     return redirect("reviews:thread", pk)
 
 
-def _confirm(request: HttpRequest, thread: Thread, *, problem: str = "", status: int = 200) -> HttpResponse:
+@require_POST
+@signed_in
+def unanswered(request: HttpRequest, pk: str) -> HttpResponse:
+    """End a turn that waits for an answer, without one: first a page that says what becomes of it, then the act."""
+    thread = find(request, pk, Role.OPERATOR, Role.REVIEWER)
+    if request.POST.get("sure") != "1":
+        return _confirm(request, thread, page="unanswered.html")
+    try:
+        threads.end_unanswered(request.user, thread, submit_token=request.POST.get("submit_token", ""))
+    except threads.Refused as refusal:
+        return _confirm(request, thread, page="unanswered.html", problem=str(refusal), status=422)
+    messages.success(request, f"Ended without an answer\n{thread.agent.title} reads an error in its place.")
+    return redirect("reviews:thread", pk)
+
+
+def _confirm(
+    request: HttpRequest, thread: Thread, *, page: str = "anyway.html", problem: str = "", status: int = 200
+) -> HttpResponse:
     open_ones = Interrupt.objects.visible_to(request.user).open().filter(thread=thread)
     context = {
         "section": "threads",
@@ -93,7 +110,7 @@ def _confirm(request: HttpRequest, thread: Thread, *, problem: str = "", status:
         "problem": problem,
         "token": request.POST.get("submit_token") or secrets.token_urlsafe(18),
     }
-    return render(request, "anyway.html", context, status=status)
+    return render(request, page, context, status=status)
 
 
 def _try(request: HttpRequest, thread: Thread, act: Callable[[], str | None]) -> HttpResponse:
