@@ -15,7 +15,7 @@ ONLY_FAST = not browser and not crash and not production and not thorough and no
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast bench-checkpoints bench-stream bench-click lint fmt services services-stop clean
+.PHONY: help run test test-fast bench-checkpoints bench-timeline bench-stream bench-click lint fmt services services-stop clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,11 @@ bench-checkpoints: $(VENV)/dev.stamp ## our checkpoints against SqliteSaver and 
 	@$(SERVICES) install
 	@env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m agents.benchmarks.checkpoints
 	@$(SERVICES) run -- $(PYTHON) -m agents.benchmarks.checkpoints
+
+bench-timeline: $(VENV)/dev.stamp ## timeline pages of a thread of 10,000 checkpoints, beside get_state_history; some minutes
+	@$(SERVICES) install
+	@env -u DATABASE_URL -u REDIS_URL $(PYTHON) -m project.benchmarks.timeline
+	@$(SERVICES) run -- $(PYTHON) -m project.benchmarks.timeline
 
 bench-stream: $(VENV)/dev.stamp ## events to many pages, embedded and in production shape; some minutes
 	@$(SERVICES) install

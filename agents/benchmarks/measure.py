@@ -79,7 +79,14 @@ def report(
     print(json.dumps(line), flush=True)
 
 
-def report_time(bench: str, case: str, pair: Pair, target: Target) -> None:
+def report_limit(bench: str, case: str, *, ms: float, limit: float | None) -> None:
+    """Print a figure that nothing stands beside; ``limit``: what it has to be at most."""
+    line = {"bench": bench, "case": case, "unit": "ms", "ours": round(ms, 3), "peer": None, "ratio": None}
+    target = None if limit is None else f"<= {limit:g} ms"
+    print(json.dumps({**line, "target": target, "ok": None if limit is None else ms <= limit}), flush=True)
+
+
+def report_time(bench: str, case: str, pair: Pair, target: Target | None) -> None:
     report(
         bench, case, unit="ms", ours=pair.ours * 1e3, peer=pair.peer * 1e3, ratio=pair.ratio, target=target
     )  # fmt: skip
