@@ -160,12 +160,21 @@ def as_plain(value: Any) -> Any:
     return value
 
 
+HALF = "text with half a character (a lone surrogate), which a checkpoint keeps as a question mark"
+
+
 def type_names(value: Any, path: str = "") -> dict[str, str]:
-    """Map the path (JSON pointer) of each object in ``value`` that is no plain data to its type's name, for display."""
+    """Map the path (JSON pointer) of each object in ``value`` that is no plain data to its type's name, for display.
+
+    A text that holds half a character is named too: LangGraph's serializer (OPT_REPLACE_SURROGATES) stores a question
+    mark in its place, before anybody is asked.
+    """
     found: dict[str, str] = {}
     plain = as_plain(value)
     if plain is not value:
         found[path] = type(value).__qualname__
+    elif isinstance(plain, str) and any("\ud800" <= letter <= "\udfff" for letter in plain):
+        found[path] = HALF
     if isinstance(plain, Mapping):
         for key, item in plain.items():
             found |= type_names(item, f"{path}/{key}")

@@ -19,9 +19,11 @@ from agents.testing import Plan, ScriptedChatModel, Turn
 from agents.tests import graphs
 from agents.tests.graphs import turns
 from reviews import audit
-from reviews.dialects import call_digest
+from reviews.decisions import Invalid
+from reviews.dialects import Verdict, call_digest
 from reviews.models import Interrupt
 from reviews.tests.cases.builders import FIELD_CASES, evaluated
+from reviews.tests.cast import decide
 from reviews.tests.door import Desk, entries, own, waiting
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
@@ -249,6 +251,37 @@ def test_names_of_classes_are_kept_beside_the_value(desk: Desk) -> None:
         "/state": "Color",
     }
     assert "Order" in desk.ann.open(row)
+
+
+@pytest.mark.parametrize("mode", ["batched", "per_call"])
+def test_half_a_character_is_said_and_what_is_shown_is_what_runs(desk: Desk, mode: str) -> None:
+    """LangGraph's serializer makes a question mark of it: nothing of ours can bring it back, so nobody is deceived."""
+    half = {"type": "hitl-like", "memo": "a\ud800b"}
+    row = desk.asks(half)
+    assert (row.value["memo"], row.types["/memo"].startswith("text with half a character")) == ("a?b", True)
+    assert "/memo was text with half a character (a lone surrogate)" in desk.ann.open(row)
+
+    paid = desk.ask(text=turns([("pay", {"amount": 1, "memo": "a\ud800b"})]), mode=mode)
+    page = desk.ann.open(paid)
+    assert paid.actions.get().args == {"amount": 1, "memo": "a?b"}
+    assert desk.ann.press(page, "approve").status == 303
+    desk.work()
+    assert desk.ran == [("pay", {"amount": 1, "memo": "a?b"})]
+    action = paid.actions.get()
+    assert (action.effect, action.differs, action.executed["args"]) == ("executed", False, {"amount": 1, "memo": "a?b"})
+
+
+def test_an_edit_with_half_a_character_is_refused_in_words(desk: Desk) -> None:
+    row = desk.ask(text=turns([("pay", {"amount": 1, "memo": "ab"})]))
+    page = desk.ann.open(row, raw=1)
+    answer = desk.ann.press(page, "approve", json='{"amount": 1, "memo": "a\\ud800b"}')
+    assert (answer.status, "\\ud800 is half a character" in answer) == (422, True)
+    verdict = Verdict("edit", args={"amount": 1, "memo": "a\ud800b"})  # past the form
+    with pytest.raises(Invalid) as refused:
+        decide(desk.cast.ann, row, verdict)
+    assert [problem.code for problem in refused.value.problems] == ["invalid_unicode"]
+    assert "half a character" in refused.value.problems[0].message
+    desk.assert_untouched(row)
 
 
 def test_two_keys_that_look_alike_never_merge(desk: Desk) -> None:
