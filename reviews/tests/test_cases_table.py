@@ -114,7 +114,7 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 @cache
-def tests_in(file: str) -> frozenset[str]:
+def functions_of(file: str) -> frozenset[str]:
     tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -127,5 +127,5 @@ def test_every_case_of_these_kinds_has_its_tests() -> None:
 @pytest.mark.parametrize("case", TABLE)
 def test_the_tests_of_a_case_are_there_and_name_it(case: str) -> None:
     for file, names in TABLE[case].items():
-        assert set(names) <= tests_in(file), file
+        assert set(names) <= functions_of(file), file
         assert case in (HERE / file).read_text(encoding="utf-8"), file
