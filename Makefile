@@ -27,7 +27,7 @@ test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on Postgre
 	$(SERVICES) install
 	$(MAKE) lint
 	$(FAST)
-	$(SERVICES) run -- $(PYTEST) --dist loadgroup
+	$(SERVICES) run -- $(PYTEST) --dist loadscope
 
 test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser, crashes and what takes long; under a minute
 	$(FAST)

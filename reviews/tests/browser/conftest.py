@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +19,9 @@ States = dict[str, Any]
 # What lives longer than a test ends with this folder: Playwright's loop would stand in the way of async tests.
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.xdist_group("browser"))  # one desk and one browser for all of them
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Asked for the tests of this folder only."""
+    item.add_marker(pytest.mark.browser)
 
 
 @pytest.fixture(scope="package")
