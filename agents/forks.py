@@ -36,14 +36,14 @@ def fork(
     """
     with transaction.atomic():
         source = _thread(thread_id, lock=bool(submit_token))  # a fork that is sent twice waits for the first
-        if submit_token and (first := _same_submit(thread_id, author, submit_token)):
+        if submit_token and (first := forked_by(thread_id, author=author, submit_token=submit_token)):
             return first
         stored = _stored(thread_id, checkpoint_id)
         start = Start(values or {}, as_node, message)
         goes_on = go_on and (start.changes or bool(stored.next))
         if goes_on:
             _check(source, stored, start)
-        target = _copy(source, stored.point, author=author, name=name, note=note)
+        target = _copy(source, stored.point, author=author, name=name, note=note, submit_token=submit_token)
         if goes_on:
             _enqueue(target, start.payload(), author=author, like=stored, submit_token=submit_token)
     return target
@@ -82,6 +82,12 @@ def replay_head(thread_id: str, *, author: str, submit_token: str = "") -> str:
         return _enqueue(thread_id, {}, author=author, like=stored, submit_token=submit_token)
 
 
+def forked_by(thread_id: str, *, author: str, submit_token: str) -> str | None:
+    """Return the fork that a submit of this token has made already, whether anything runs in it or not."""
+    earlier = Thread.objects.filter(ancestor_id=thread_id, author=author, fork_token=submit_token)
+    return earlier.values_list("pk", flat=True).first() if submit_token else None
+
+
 def check(thread_id: str, checkpoint_id: str, start: Start) -> None:
     """Raise what :func:`fork` would for this start, and write nothing."""
     _check(_thread(thread_id), _stored(thread_id, checkpoint_id), start)
@@ -110,11 +116,6 @@ def _stored(thread_id: str, checkpoint_id: str) -> Stored:
     return values.read(Point(thread_id, checkpoint_id or values.head_of(thread_id)))
 
 
-def _same_submit(thread_id: str, author: str, submit_token: str) -> str | None:
-    earlier = Run.objects.filter(thread__ancestor_id=thread_id, author=author, submit_token=submit_token)
-    return earlier.values_list("thread_id", flat=True).first()
-
-
 def _check(thread: Thread, stored: Stored, start: Start) -> None:
     graph = registry.get(thread.agent_id).graph
     updates_of(graph, stored, start)
@@ -122,7 +123,7 @@ def _check(thread: Thread, stored: Stored, start: Start) -> None:
         raise GraphChanged(stored.missing)
 
 
-def _copy(source: Thread, point: Point, *, author: str, name: str, note: str) -> str:
+def _copy(source: Thread, point: Point, *, author: str, name: str, note: str, submit_token: str) -> str:
     graph = values.graph_of(source.pk)
     copied = copies.copies_of(point, graph)
     title = name.strip() or f"Fork of {source.title}".strip()
@@ -131,6 +132,7 @@ def _copy(source: Thread, point: Point, *, author: str, name: str, note: str) ->
         title=title[:200],
         note=note,
         author=author,
+        fork_token=submit_token,
         ancestor=source,
         ancestor_checkpoint=point.checkpoint_id,
         head=copied[-1].checkpoint["id"],

@@ -11,7 +11,7 @@ from agents.branches import Branch, Fork, Stretch, Tree, common_ancestor, descen
 from agents.comparing import Comparison, MessageChange, ValueChange, compare
 from agents.conversation import conversation, conversation_at
 from agents.copies import NeedsCode
-from agents.forks import fork, replay_head, rewind, state_schema
+from agents.forks import fork, forked_by, replay_head, rewind, state_schema
 from agents.safety import CallLine, NodeLine, SafetySheet, Standing, safety_sheet
 from agents.starts import GraphChanged, Start, Unfit
 from agents.states import raw_state, state_at
@@ -46,6 +46,7 @@ __all__ = [
     "conversation_at",
     "descent",
     "fork",
+    "forked_by",
     "is_ancestor",
     "order_of",
     "origin_of",

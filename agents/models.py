@@ -60,6 +60,9 @@ class Thread(models.Model):
     ancestor = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
     ancestor_checkpoint = models.CharField(max_length=64, blank=True)
     note = models.TextField(blank=True)  # why it was forked, in its author's words
+    fork_token = models.CharField(
+        max_length=64, blank=True, db_default=""
+    )  # of the form that made it; sent twice: once
     token = models.BigIntegerField(default=0)  # fencing token: +1 for each claim, never back
     holder = models.CharField(max_length=100, blank=True)  # worker that holds the lease, "" for nobody
     lease_until = models.DateTimeField(null=True, blank=True)
@@ -68,6 +71,13 @@ class Thread(models.Model):
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["-updated_at", "id"], name="thread_recent")]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["ancestor", "author", "fork_token"],
+                name="thread_one_fork_a_submit",
+                condition=~models.Q(fork_token=""),
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.title or self.id

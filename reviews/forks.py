@@ -99,8 +99,7 @@ def fork(user: Any, thread: Thread, checkpoint_id: str, wish: Wish, *, seen: str
 
 def _forked_by(user: Any, thread: Thread, submit_token: str) -> str | None:
     """Return the thread that this very form made before: a double click, a proxy's retry, the back button."""
-    runs_ = Run.objects.filter(thread__ancestor=thread, author=user.get_username(), submit_token=submit_token[:64])
-    return runs_.values_list("thread_id", flat=True).first() if submit_token else None
+    return history.forked_by(thread.pk, author=user.get_username(), submit_token=submit_token[:64])
 
 
 def _fork(

@@ -128,6 +128,20 @@ def test_a_fork_sent_twice_is_one(shop: Any) -> None:
     assert Thread.objects.filter(ancestor_id=thread_id).count() == 1
 
 
+def test_a_fork_where_nothing_runs_sent_twice_is_one_too(shop: Any) -> None:
+    thread_id = start("support", "Please refund order 10482.")
+    step(thread_id)
+    sent = [history.fork(thread_id, author="olga", go_on=False, submit_token="s1") for _ in range(2)]
+    others = [history.fork(thread_id, author=who, go_on=False, submit_token=token) for who, token in OTHERS]
+    assert sent[0] == sent[1]
+    assert len({sent[0], *others}) == 4
+    assert history.forked_by(thread_id, author="olga", submit_token="s1") == sent[0]
+    assert history.forked_by(thread_id, author="olga", submit_token="") is None
+
+
+OTHERS = [("olga", "s2"), ("ben", "s1"), ("olga", "")]
+
+
 def test_a_running_thread_is_forked_from_its_last_committed_checkpoint(shop: Any) -> None:
     thread_id = start("support", "Please refund order 10482.")
     lease = runs.claim(thread_id, "worker")

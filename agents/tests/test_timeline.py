@@ -80,8 +80,8 @@ def thread_of(rows: int, *, forks: Sequence[int] = ()) -> str:
     return thread_id
 
 
-def put(saver: DjangoSaver, thread_id: str, parent: Any, number: int) -> Any:
-    saved: Any = {**empty_checkpoint(), "channel_values": {"number": number, "text": "x" * 2_000}}
+def put(saver: DjangoSaver, thread_id: str, parent: Any, number: int, *, values: Any = None) -> Any:
+    saved: Any = {**empty_checkpoint(), "channel_values": values or {"number": number, "text": "x" * 2_000}}
     names: Any = parent or {"configurable": {"thread_id": thread_id, "checkpoint_ns": ""}}
     return saver.put(names, saved, {"source": "loop", "step": number, "parents": {}}, {})
 
