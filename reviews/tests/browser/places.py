@@ -114,6 +114,13 @@ def _anyway(person: Person, other: Person) -> None:
     expect(person.page.get_by_role("heading", name="What is withdrawn")).to_be_visible()
 
 
+def _unanswered(person: Person, other: Person) -> None:
+    """Before somebody ends a question that takes nothing but an answer."""
+    _oldest(person, other, agent="ask-user")
+    person.press("Cancel: end it without an answer")
+    expect(person.page.get_by_role("heading", name="What is withdrawn")).to_be_visible()
+
+
 def _queue(person: Person, other: Person) -> None:
     """With a run that failed, and messages that are held."""
     person.start("parrot", "This is no JSON, so it fails.")
@@ -218,6 +225,7 @@ PLACES: dict[str, Go] = {
     "queue": _queue,
     "queue-failed": _at("/queue/?state=failed"),
     "anyway": _anyway,
+    "unanswered": _unanswered,
     "audit": _at("/audit/"),
     "audit-entry": _audit_entry,
     "help": _at("/help/"),
