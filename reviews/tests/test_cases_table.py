@@ -19,6 +19,7 @@ KINDS = {
     "data-fidelity",
     "serialization",
     "resume-identity",
+    "time-travel",
 }
 
 TABLE: dict[str, dict[str, tuple[str, ...]]] = {
@@ -109,6 +110,12 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
             "test_clicks_at_the_same_moment_are_one_decision",
         ),
         "browser/test_races.py": (),
+    },
+    "HC-24": {
+        "test_cases_time_travel.py": ("test_work_before_a_pause_runs_again_and_each_page_says_so_first",),
+    },
+    "HC-26": {
+        "test_cases_time_travel.py": ("test_a_history_of_thousands_is_walked_page_by_page_while_it_grows",),
     },
 }
 
