@@ -62,6 +62,7 @@ async def stored(work: Callable[[], T]) -> T:
 
 @asynccontextmanager
 async def connected(socket: Socket) -> AsyncIterator[Socket]:
+    assert await asyncio.to_thread(live.flush)  # what the test did before is no news
     is_open, _ = await socket.connect()
     assert is_open
     hello = await socket.receive_json_from()

@@ -61,6 +61,7 @@ READ = {
     "queue": (403, 200, 200, 200, 403, 403, IN),
     "repair": NEVER,
     "replay": NEVER,
+    "unanswered": NEVER,
 }
 # What a POST of a right form answers, for addresses that take one; all others answer 405 to everybody.
 WRITE = {
@@ -75,6 +76,7 @@ WRITE = {
     "stop": (403, IN, 403, IN, 404, 404, 401),
     "retry": (403, IN, 403, IN, 404, 404, 401),
     "anyway": (403, 200, 403, 200, 404, 404, 401),  # shows what it would withdraw
+    "unanswered": (200, 200, 403, 200, 404, 404, 401),  # shows what it would end
     "repair": (403, IN, 403, IN, 404, 404, 401),
     "replay": (403, 422, 403, 422, 404, 404, 401),
     "fork": (403, 409, 403, 409, 404, 404, 401),  # the form does not say what its sender has seen
