@@ -86,6 +86,11 @@ class SafetySheet:
         return tuple(one for one in self.asks if one.who == "ledger")
 
     @property
+    def next_nodes(self) -> tuple[str, ...]:
+        """Names of the nodes that come next, where no more than that is known."""
+        return tuple(line.name for line in self.nodes if line.why == "next")
+
+    @property
     def harmful(self) -> tuple[CallLine, ...]:
         """Calls that run again unasked although their tool does not say that this does no harm."""
         return tuple(one for one in self.runs if not one.idempotent)

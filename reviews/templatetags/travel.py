@@ -14,11 +14,13 @@ from django.utils.safestring import SafeString
 from reviews import values
 from reviews.diffs import Change, Piece
 from reviews.reveal import reveal
-from reviews.templatetags.page import duration
+from reviews.templatetags.page import duration, icon, shown
+from reviews.timeline import Mark
 from reviews.tracks import HEIGHT
 
 register = template.Library()
 
+_DOT = SafeString('<span class="dot"></span>')
 _SHOWN = 4_000  # bytes of one side
 _LONG = 400  # characters of a text whose unchanged parts are shortened
 
@@ -76,6 +78,26 @@ def _piece(op: str, text: str, *, long: bool) -> SafeString:
 def namespace_words(namespace: str) -> str:
     """Write a namespace as the way into the graphs, without the ids of tasks."""
     return " › ".join(part.partition(":")[0] for part in namespace.split("|") if not part.isdigit())
+
+
+@register.filter
+def said_by(part: Change, who: str) -> SafeString:
+    """Name a line of a difference: who said it, and which part of the message it is when it is not its text."""
+    return format_html("{}", who) if part.name == "text" else format_html("{} {}", who, shown(part.name))
+
+
+@register.filter
+def as_query(namespace: str) -> str:
+    """Write the query that leads into a namespace: "?ns=…"; nothing for the outermost graph."""
+    return f"?{urlencode({'ns': namespace})}" if namespace else ""
+
+
+@register.simple_tag
+def chip(mark: Mark) -> SafeString:
+    """Show what became of a step or a question: a dot where it waits, else its picture; then the words."""
+    picture = _DOT if mark.tone == "wait" else icon(mark.icon) if mark.icon else ""
+    tone = format_html(' data-tone="{}"', mark.tone) if mark.tone else ""
+    return format_html('<span class="chip"{}>{}{}</span>', tone, picture, mark.words)
 
 
 @register.filter

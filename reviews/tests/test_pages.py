@@ -251,7 +251,7 @@ def test_threads_are_filtered_and_paged(cast: Cast) -> None:
     ann = in_as(cast, "ann")
     assert "1 thread " in look(ann, "/threads/?status=idle").text
     page = look(ann, "/threads/?status=busy")
-    link = next(part.split('"')[0] for part in page.html.split('rel="next" href="')[1:]).replace("&amp;", "&")
+    link = re.split(r'rel="next"\s+href="', page.html)[1].partition('"')[0].replace("&amp;", "&")
     rest = look(ann, f"/threads/{link}")
     assert len([one for one in rest.ids if one.startswith("thread-")]) == 2
 

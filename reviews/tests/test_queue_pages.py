@@ -284,7 +284,7 @@ def test_a_silent_worker_stays_on_the_page_and_one_that_left_does_not(cast: Cast
     Worker.objects.filter(pk="fell-silent").update(last_seen=Now() - timedelta(seconds=workers.alive_seconds() + 60))
     workers.gone("left")
     page = olga.open(reverse("reviews:queue"))
-    row = re.compile(r'<span class="tool">([\w-]+)</span></th><td data-label="State".*?(alive|silent)</span>')
+    row = re.compile(r'<span class="tool">([\w-]+)</span></th>\s*<td data-label="State".*?(alive|silent)</span>', re.S)
     assert row.findall(page.html) == [("works", "alive"), ("fell-silent", "silent")]
     assert "No worker was heard of lately" not in page
     workers.gone("works")
@@ -315,5 +315,5 @@ def test_what_an_empty_box_says_comes_with_the_queue(cast: Cast, olga: Visitor) 
     assert hint not in olga.open(cast.thread).html
     file_outcome(cast.thread, ask_calls(("pay", {"amount": 5})))
     html = olga.open(cast.thread).html
-    assert f'id="send" data-hint="{hint}"' in html
+    assert f'data-hint="{hint}"' in html.partition('id="send"')[2]
     assert f'placeholder="{hint}"' in html

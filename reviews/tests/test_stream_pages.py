@@ -111,7 +111,7 @@ def test_a_thread_of_a_redacting_agent_shows_no_more_than_its_stream(desk: Desk)
     agents = desk.olga.open(reverse("reviews:agents"))
     assert "less than is stored" in agents
     names = [one.name for one in found.transformers]
-    assert re.findall(r"<li><code>(\w+)</code>", agents.html) == names
+    assert re.findall(r"<li>\s*<code>(\w+)</code>", agents.html) == names
     assert names.index("WithoutCards") < names.index("MessagesTransformer") < names.index("Progress")
 
 

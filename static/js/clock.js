@@ -1,5 +1,6 @@
 // What goes by while a page is open: ages grow, marks of who looks come to their end, and one's own mark is renewed.
-// Without this file ages stand still until the page is loaded again, and a mark ends two minutes after the page was opened.
+// Without this file ages stand still until the page is loaded again, and a mark ends two minutes after the page was
+// opened.
 "use strict";
 (() => {
   const MINUTE = 60, HOUR = 3_600, DAY = 86_400;
@@ -15,7 +16,8 @@
     const whole = Math.max(0, Math.floor(seconds));
     if (whole < MINUTE) return `${whole} s`;
     if (whole < HOUR) return `${Math.floor(whole / MINUTE)} min`;
-    if (whole < DAY) return `${Math.floor(whole / HOUR)} h ${String(Math.floor(whole % HOUR / MINUTE)).padStart(2, "0")} min`;
+    const minutes = String(Math.floor(whole % HOUR / MINUTE)).padStart(2, "0");
+    if (whole < DAY) return `${Math.floor(whole / HOUR)} h ${minutes} min`;
     const days = Math.floor(whole / DAY);
     return `${days} day${days === 1 ? "" : "s"} ${Math.floor(whole % DAY / HOUR)} h`;
   }

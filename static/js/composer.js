@@ -12,7 +12,9 @@
     try {
       const body = new FormData(form, event.submitter);
       const response = await fetch(form.action, { method: "POST", body, headers: { "HX-Request": "true" } });
-      if (response.status === 422) document.getElementById("announce").textContent = (await response.text()).slice(0, 400);
+      if (response.status === 422) {
+        document.getElementById("announce").textContent = (await response.text()).slice(0, 400);
+      }
       else if (!response.ok) return form.submit();
     } catch {
       document.getElementById("announce").textContent = "Nothing was changed: the desk cannot be reached.";
@@ -29,7 +31,8 @@
 
   // What an empty box says changes with the thread; the box itself is no part of what is fetched.
   const hint = () => (box.placeholder = document.getElementById("send")?.dataset.hint ?? box.placeholder);
-  new MutationObserver(hint).observe(form, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-hint"] });
+  const watched = { childList: true, subtree: true, attributes: true, attributeFilter: ["data-hint"] };
+  new MutationObserver(hint).observe(form, watched);
 
   function token() {
     const bytes = crypto.getRandomValues(new Uint8Array(18));

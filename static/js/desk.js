@@ -1,4 +1,5 @@
-// A form is sent once; what is typed is kept as a draft shortly after typing stops. Without this file the buttons do both.
+// A form is sent once; what is typed is kept as a draft shortly after typing stops. Without this file the buttons do
+// both.
 "use strict";
 (() => {
   const PAUSE = 700, STOPPED = 20_000;

@@ -1,4 +1,5 @@
-// Live pages. One socket, server to browser; a hint names what changed, and each region that shows it asks for itself again.
+// Live pages. One socket, server to browser; a hint names what changed, and each region that shows it asks for itself
+// again.
 // While the line is down every region asks every 30 s. A form that somebody types in is never a region.
 "use strict";
 (() => {
@@ -30,7 +31,8 @@
     if (!isDown) return told.remove();
     const words = document.createElement("p");
     words.dataset.line = "";
-    words.textContent = "The line to the desk is down. This page asks every 30 s; what you send is kept or refused in words.";
+    words.textContent =
+      "The line to the desk is down. This page asks every 30 s; what you send is kept or refused in words.";
     banner.append(words);
   }
 

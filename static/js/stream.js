@@ -1,4 +1,5 @@
-// A thread as it happens. Its events come over the page's one socket, each with its number; what is missing is asked for.
+// A thread as it happens. Its events come over the page's one socket, each with its number; what is missing is asked
+// for.
 // Above stands the conversation as the server last showed it, up to number data-after; here only what was told since.
 // All that is pushed is set as text. Writes go to the page once a frame, a few milliseconds at a time.
 "use strict";
@@ -8,7 +9,11 @@
   const talk = document.getElementById("talk");
   const pane = document.getElementById("run-live");
   const BUDGET = 8, MOST_NODES = 6, MOST_PANEL = 4_000, RETRY = 2_000;
-  const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e0fff}]/gu;
+  const HIDDEN = new RegExp(
+    "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b-\\u200f"
+      + "\\u202a-\\u202e\\u2060-\\u2069\\ufeff\\u{e0000}-\\u{e0fff}]",
+    "gu",
+  );
   const TOOL_WORDS = {
     preparing: "preparing, nothing runs yet", proposed: "proposed", started: "running",
     output: "running", finished: "ran", failed: "ended in an error",
@@ -156,7 +161,8 @@
 
   class Message {
     constructor(lane, id, run) {
-      Object.assign(this, { lane, id, key: key(lane, id), text: "", reasoning: "", node: "", seq: 0, finished: false, beside: false });
+      Object.assign(this, { lane, id, key: key(lane, id), text: "", reasoning: "", node: "" });
+      Object.assign(this, { seq: 0, finished: false, beside: false });
       this.written = 0;  // characters of the text that stand on the page
       this.shape = null;
       this.body = make("div");
@@ -167,7 +173,8 @@
       this.asked = Boolean(lane && run);
       this.name = human ? queued?.dataset.author ?? tail.dataset.person : speaker(lane);
       this.human = human;
-      this.element = make("figure", human ? "hand" : "said", make("figcaption", "", make("strong", "", this.name), this.state), this.body);
+      const caption = make("figcaption", "", make("strong", "", this.name), this.state);
+      this.element = make("figure", human ? "hand" : "said", caption, this.body);
       place(lane, this.element);
     }
 
@@ -189,7 +196,8 @@
     caption() {
       if (this.human || this.asked) return this.asked ? "was asked" : "";
       this.beside ||= [...items.values()].some(
-        (other) => other instanceof Message && other.lane === this.lane && !other.finished && other.node && other.node !== this.node,
+        (other) => other instanceof Message && other.lane === this.lane && !other.finished
+          && other.node && other.node !== this.node,
       );
       const where = this.beside && this.node ? ` · ${visible(this.node)}` : "";
       return (this.finished ? "wrote" : "is writing, not finished") + where;
@@ -281,14 +289,15 @@
       this.stale = false;
       this.title.textContent = visible(this.name || "a tool");
       this.chip.textContent = TOOL_WORDS[this.state] ?? this.state;
-      this.chip.dataset.tone = this.state === "failed" ? "red" : this.state === "started" || this.state === "output" ? "now" : "";
+      const isRunning = this.state === "started" || this.state === "output";
+      this.chip.dataset.tone = this.state === "failed" ? "red" : isRunning ? "now" : "";
       const text = this.withheld ? "The agent keeps this result from the stream." : this.text.slice(-20_000);
       this.output.textContent = visible(text);
       this.output.hidden = !text;
     }
   }
 
-  // ------------------------------------------------------------------------------------------------ the run, in a panel
+  // ----------------------------------------------------------------------------------------------- the run, in a panel
 
   function step(data) {
     const name = key(data.lane, data.task);
@@ -299,7 +308,8 @@
       const set = (state) => {
         nodes.get(name).state = state;
         words.textContent = NODE_WORDS[state] ?? state;
-        element.firstChild.firstChild.setAttribute("href", { finished: "#i-check", failed: "#i-warn" }[state] ?? "#i-clock");
+        const picture = { finished: "#i-check", failed: "#i-warn" }[state] ?? "#i-clock";
+        element.firstChild.firstChild.setAttribute("href", picture);
       };
       nodes.set(name, { element, set });
       pane.querySelector("ul").append(element);
@@ -325,14 +335,16 @@
     }
     const value = panels.get(name);
     const isText = typeof data.data === "string";
-    const text = isText ? `${value.textContent}${value.textContent ? "\n" : ""}${visible(data.data)}` : visible(JSON.stringify(data.data, null, 1));
+    const before = value.textContent ? `${value.textContent}\n` : "";
+    const text = isText ? `${before}${visible(data.data)}` : visible(JSON.stringify(data.data, null, 1));
     value.textContent = text.slice(isText ? -MOST_PANEL : 0).slice(0, MOST_PANEL);
   }
 
   function note(seq, tone, title, words) {
     const name = key("note", tone, title);
     if (items.has(name)) drop(items.get(name));
-    const element = make("div", "notice", symbol(tone === "red" ? "warn" : "clock"), make("strong", "", title), make("span", "", visible(words)));
+    const picture = symbol(tone === "red" ? "warn" : "clock");
+    const element = make("div", "notice", picture, make("strong", "", title), make("span", "", visible(words)));
     element.dataset.tone = tone;
     items.set(name, { key: name, seq, lane: "", element });
     place("", element);
@@ -340,7 +352,8 @@
 
   // ------------------------------------------------------------------------------------------------ places
 
-  const laneWords = (lane, node = "") => [...lane.split("|").map((part) => part.split(":")[0]), node].filter(Boolean).join(" › ");
+  const laneWords = (lane, node = "") =>
+    [...lane.split("|").map((part) => part.split(":")[0]), node].filter(Boolean).join(" › ");
   const speaker = (lane) => (lane ? laneWords(lane) : tail.dataset.agent);
 
   // Branches, subgraphs and agents inside tools each write in a lane of their own.
@@ -365,7 +378,8 @@
     }
   }
 
-  // The server showed the conversation anew: what stands there needs no place here. Before the next paint, so nothing jumps.
+  // The server showed the conversation anew: what stands there needs no place here. Before the next paint, so nothing
+  // jumps.
   function settle() {
     const after = Number(talk.dataset.after);
     shown = new Map();
@@ -410,6 +424,7 @@
   }
 
   settle();
-  new MutationObserver(settle).observe(talk, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-after"] });
+  const watched = { childList: true, subtree: true, attributes: true, attributeFilter: ["data-after"] };
+  new MutationObserver(settle).observe(talk, watched);
   ask();
 })();

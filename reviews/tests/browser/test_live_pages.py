@@ -68,7 +68,7 @@ def test_who_looks_is_seen_at_once_where_the_others_are(ann: Person, ben: Person
     expect(page.locator(".inbox .looks")).to_have_text("nobody looks")
     ben.take_up(thread)
     expect(ben.page.locator("#looking")).to_have_text("nobody else looks")
-    expect(page.locator(".inbox .looks")).to_have_text(re.compile("ben$"), timeout=SOON)
+    expect(page.locator(".inbox .looks")).to_have_text(re.compile(r"ben\s*$"), timeout=SOON)
     ann.take_up(thread)
     expect(page.locator("#looking")).to_have_text("ben is looking at this")
     expect(ben.page.locator("#looking")).to_have_text("ann is looking at this", timeout=SOON)
