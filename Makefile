@@ -8,8 +8,7 @@ PEER = $(VENV)-bench
 SERVICES = $(PYTHON) -m project.services
 # Two processes, each with a database of its own.
 PYTEST = $(PYTHON) -m pytest -q -n 2
-FAST = env -u DATABASE_URL -u REDIS_URL $(PYTEST) --dist worksteal --ignore reviews/tests/browser -m "$(ONLY_FAST)"
-ONLY_FAST = not browser and not crash and not production and not thorough and not long
+ON_SQLITE = env -u DATABASE_URL -u REDIS_URL $(PYTEST) --dist worksteal --ignore reviews/tests/browser
 
 # Compiled once, not in each process anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -23,14 +22,14 @@ help: ## show this
 run: $(VENV)/run.stamp ## start the desk on this machine; PORT=8001 make run for another port
 	@$(PYTHON) -m project.embedded
 
-test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on PostgreSQL and Redis with browser and crashes
+test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on PostgreSQL and Redis with real workers and a browser
 	$(SERVICES) install
 	$(MAKE) lint
-	$(FAST)
+	$(ON_SQLITE) -m "not browser and not production and not thorough"
 	$(SERVICES) run -- $(PYTEST) --dist loadscope
 
 test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser, crashes and what takes long; under a minute
-	$(FAST)
+	$(ON_SQLITE) -m "not browser and not production and not thorough and not crash and not long"
 
 bench-checkpoints: $(VENV)/dev.stamp ## our checkpoints against SqliteSaver and PostgresSaver, one JSON line a case; some minutes
 	@$(SERVICES) install

@@ -9,7 +9,7 @@ from agents.models import Agent
 from agents.tests import graphs
 from reviews.tests.door import Desk
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 PAY = graphs.turns([("pay", {"amount": 5})])
 CHANGED = "was changed since it asked this"

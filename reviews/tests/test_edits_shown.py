@@ -8,7 +8,7 @@ from django.urls import reverse
 from agents.tests import graphs
 from reviews.tests.door import Desk
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 @pytest.mark.parametrize("page", ["thread", "audit"])

@@ -9,7 +9,7 @@ from agents.tests import graphs
 from reviews.models import Interrupt
 from reviews.tests.door import Desk
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 def asked(desk: Desk, *amounts: int) -> list[Interrupt]:
@@ -20,7 +20,6 @@ def question(row: Interrupt, query: str = "") -> str:
     return reverse("reviews:interrupt", args=[row.pk]) + query
 
 
-@pytest.mark.long
 def test_the_next_question_is_the_next_of_the_filter(desk: Desk) -> None:
     first, second, third = asked(desk, 5, 6, 5)
     inbox = desk.ann.open("/", q="Pay 5")
@@ -49,7 +48,6 @@ def test_a_list_of_decided_ones_filters_nothing_that_waits(desk: Desk) -> None:
     assert desk.ann.press(page, "approve").response["Location"] == question(second)
 
 
-@pytest.mark.long
 def test_the_filter_stays_through_a_refusal_and_a_lost_race(desk: Desk) -> None:
     first, _, third = asked(desk, 5, 6, 5)
     page = desk.ann.open(first, q="Pay 5")

@@ -18,6 +18,8 @@ from reviews.models import AuditEntry, Decision, Interrupt
 from reviews.tests.door import Answer, Desk, Visitor, entries, waiting
 from reviews.tests.test_checkpoint_pages import PAY, asked_at, ids, paid, place
 
+pytestmark = pytest.mark.long
+
 
 def start(thread: Thread, checkpoint: str, how: str = "fork") -> str:
     return reverse(f"reviews:{how}", args=[thread.pk, checkpoint])
@@ -66,7 +68,6 @@ def correct(visitor: Visitor, row: Interrupt, message: str) -> Answer:
 # ----------------------------------------------------------------------------------------------------- corrective fork
 
 
-@pytest.mark.long
 def test_reject_go_back_approve_in_the_fork_and_the_original_is_what_it_was(desk: Desk) -> None:
     row = rejected(desk)
     before = everything(row.thread)
@@ -88,7 +89,6 @@ def test_reject_go_back_approve_in_the_fork_and_the_original_is_what_it_was(desk
     assert "agent call pay" in both
 
 
-@pytest.mark.long
 def test_the_rejected_proposal_is_not_in_the_fork(desk: Desk) -> None:
     row = rejected(desk)
     fork = new_thread_of(correct(desk.ann, row, "Say hello instead."))
@@ -107,7 +107,6 @@ def test_fork_and_original_lead_to_each_other(desk: Desk) -> None:
     assert f"Instead of: {row.title}" in page
 
 
-@pytest.mark.long
 def test_a_corrective_message_is_its_authors_and_not_an_outsiders(desk: Desk) -> None:
     row = rejected(desk)
     fork = new_thread_of(correct(desk.ann, row, "Say hello instead."))
@@ -118,7 +117,6 @@ def test_a_corrective_message_is_its_authors_and_not_an_outsiders(desk: Desk) ->
     assert 'data-from="outside"' not in html
 
 
-@pytest.mark.long
 def test_who_may_go_back_before_a_rejection(desk: Desk) -> None:
     row = rejected(desk)
     address = reverse("reviews:correct", args=[row.pk])
@@ -131,7 +129,6 @@ def test_who_may_go_back_before_a_rejection(desk: Desk) -> None:
     new_thread_of(correct(desk.olga, row, "Say goodbye."))
 
 
-@pytest.mark.long
 def test_what_was_approved_offers_no_way_back_here(desk: Desk) -> None:
     row = paid(desk)
     assert "Go back before this" not in desk.ann.open(row)
@@ -141,7 +138,6 @@ def test_what_was_approved_offers_no_way_back_here(desk: Desk) -> None:
     assert not Thread.objects.filter(ancestor=row.thread).exists()
 
 
-@pytest.mark.long
 def test_the_same_correction_sent_twice_is_one_fork(desk: Desk) -> None:
     row = rejected(desk)
     fields = {"message": "Say hello.", "submit_token": "once"}
@@ -153,7 +149,6 @@ def test_the_same_correction_sent_twice_is_one_fork(desk: Desk) -> None:
 # ----------------------------------------------------------------------------------------------------------------- fork
 
 
-@pytest.mark.long
 def test_a_fork_at_the_pause_asks_again_and_a_decision_of_the_original_lets_nothing_run(desk: Desk) -> None:
     row = paid(desk)
     before = everything(row.thread)
@@ -181,7 +176,6 @@ def test_a_fork_has_a_name_a_note_and_an_author_and_is_in_the_log(desk: Desk) ->
     assert "Because of the shade" in desk.ann.open(place(fork))
 
 
-@pytest.mark.long
 def test_edited_values_go_into_the_fork_and_a_wrong_one_is_told_at_its_field(desk: Desk) -> None:
     row = desk.asks("well?")
     desk.ann.press(desk.ann.open(row), "respond", result="yes")
@@ -215,7 +209,6 @@ def test_a_form_whose_sheet_is_not_what_is_true_now_does_nothing(desk: Desk) -> 
     assert not Thread.objects.filter(ancestor=row.thread).exists()
 
 
-@pytest.mark.long
 def test_a_fork_where_the_call_runs_unasked_says_so_in_red(desk: Desk) -> None:
     gated = {name: how for name, how in graphs.POLICY.items() if name != "wipe"}
     row = desk.ask(text=graphs.turns([("wipe", {"path": "/x"})], [("pay", {"amount": 1})]), policy=gated)
@@ -238,7 +231,6 @@ def rewind(visitor: Visitor, thread: Thread, checkpoint: str, **more: str) -> An
     return visitor.post(form.action, {**form.fields, "go": "plain", **more})
 
 
-@pytest.mark.long
 def test_a_rewind_names_what_it_hides_and_withdraws_it(desk: Desk) -> None:
     row = desk.ask(text=PAY)
     first = ids(row.thread)[-2]
@@ -264,7 +256,6 @@ def test_a_rewind_names_what_it_hides_and_withdraws_it(desk: Desk) -> None:
     assert "branch 1" in desk.ann.open(place(row.thread)).page.text
 
 
-@pytest.mark.long
 def test_a_decision_on_a_page_from_before_the_rewind_is_refused(desk: Desk) -> None:
     row = desk.ask(text=PAY)
     old = desk.ann.open(row)
@@ -277,7 +268,6 @@ def test_a_decision_on_a_page_from_before_the_rewind_is_refused(desk: Desk) -> N
     assert not Decision.objects.exists()
 
 
-@pytest.mark.long
 def test_a_rewind_on_a_page_from_before_the_decision_is_refused(desk: Desk) -> None:
     row = desk.ask(text=PAY)
     on = desk.olga.open(start(row.thread, ids(row.thread)[-2], "rewind"))
@@ -292,7 +282,6 @@ def test_a_rewind_on_a_page_from_before_the_decision_is_refused(desk: Desk) -> N
     assert not entries("thread rewound")
 
 
-@pytest.mark.long
 def test_of_a_rewind_and_a_decision_at_one_moment_exactly_one_wins(desk: Desk) -> None:
     row = desk.ask(text=PAY)
     old = desk.ann.open(row)
@@ -322,7 +311,6 @@ def test_of_a_rewind_and_a_decision_at_one_moment_exactly_one_wins(desk: Desk) -
     assert {got["decide"], got["rewind"]} in ({303, 409}, {302, 409})
 
 
-@pytest.mark.long
 def test_a_rewind_with_a_word_lets_the_agent_go_another_way(desk: Desk) -> None:
     row = desk.ask(text=PAY)
     on = desk.olga.open(start(row.thread, ids(row.thread)[-2], "rewind"))
@@ -339,7 +327,6 @@ def test_a_rewind_with_a_word_lets_the_agent_go_another_way(desk: Desk) -> None:
 # ---------------------------------------------------------------------------------------------- old checkpoints, rights
 
 
-@pytest.mark.long
 def test_no_address_resumes_a_superseded_checkpoint(desk: Desk) -> None:
     """Whatever is sent to an old checkpoint: the answer given there reaches no graph again."""
     row = paid(desk)
@@ -361,7 +348,6 @@ def test_no_address_resumes_a_superseded_checkpoint(desk: Desk) -> None:
     assert desk.paid() == [5]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["fork", "rewind"])
 def test_who_may_start_again(desk: Desk, how: str) -> None:
     row = paid(desk)
@@ -377,7 +363,6 @@ def test_who_may_start_again(desk: Desk, how: str) -> None:
     assert desk.olga.open(start(row.thread, "1ef00000-0000-6000-8000-000000000000", how)).status == 404
 
 
-@pytest.mark.long
 def test_where_a_fork_before_the_proposal_begins(desk: Desk) -> None:
     row = rejected(desk)
     point = forks.point_before(row)

@@ -17,7 +17,7 @@ from reviews.tests.cast import ALL, APPROVE, Cast, ask, ask_calls, decide, file_
 from reviews.tests.pages import look, press
 from reviews.tests.sockets import Socket, connected, doorman, stored
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.long]
 
 
 def signed_in(cast: Cast, name: str) -> Client:

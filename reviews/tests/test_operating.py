@@ -16,7 +16,7 @@ from reviews.decisions import Stale
 from reviews.models import AuditEntry, Interrupt
 from reviews.tests.cast import APPROVE, Cast, decide
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 
 @pytest.fixture
