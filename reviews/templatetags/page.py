@@ -137,8 +137,8 @@ def ticking(since: datetime | None) -> SafeString:
 
 
 @register.filter
-def unix(moment: datetime) -> int:
-    return int(moment.timestamp())
+def unix(when: datetime) -> int:
+    return int(when.timestamp())
 
 
 @register.filter
@@ -169,13 +169,21 @@ def short_digest(digest: str) -> str:
 
 
 @register.filter
-def clock(moment: datetime | None) -> str:
+def clock(when: datetime | None) -> str:
     """Write a time to the second, with its date when it was not today."""
-    if moment is None:
+    if when is None:
         return ""
-    local = timezone.localtime(moment)
+    local = timezone.localtime(when)
     today = timezone.localdate()
     return local.strftime("%H:%M:%S") if local.date() == today else local.strftime("%-d %b %Y, %H:%M:%S")
+
+
+@register.filter
+def moment(when: datetime | None) -> SafeString:
+    """Show a time as ``clock`` does, exact for machines."""
+    if when is None:
+        return SafeString("")
+    return format_html('<time datetime="{}">{}</time>', timezone.localtime(when).isoformat(), clock(when))
 
 
 @register.filter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,8 +16,8 @@ from reviews import values
 from reviews.diffs import Change, Piece
 from reviews.reveal import reveal
 from reviews.templatetags.page import duration, icon, shown
-from reviews.timeline import Mark
-from reviews.tracks import HEIGHT
+from reviews.timeline import Line, Mark
+from reviews.tracks import HEIGHT, MIDDLE, Stroke, Track
 
 register = template.Library()
 
@@ -98,6 +99,37 @@ def chip(mark: Mark) -> SafeString:
     picture = _DOT if mark.tone == "wait" else icon(mark.icon) if mark.icon else ""
     tone = format_html(' data-tone="{}"', mark.tone) if mark.tone else ""
     return format_html('<span class="chip"{}>{}{}</span>', tone, picture, mark.words)
+
+
+@register.simple_tag
+def drawing(line: Line, chosen: str = "") -> SafeString:
+    """Draw the row of a step: the lines that pass it, and its dot, with a ring around the chosen one's."""
+    here = line.step.point.checkpoint_id == chosen
+    return _drawing(line.track, line.track.strokes, line.dot, line.is_start, here)
+
+
+@register.simple_tag
+def passing(track: Track) -> SafeString:
+    """Draw the lines that pass what folds out below a row."""
+    return _drawing(track, track.passing)
+
+
+@lru_cache(maxsize=512)  # most rows of a timeline are drawn alike
+def _drawing(
+    track: Track, strokes: tuple[Stroke, ...], dot: str | None = None, is_start: bool = False, here: bool = False
+) -> SafeString:
+    at = f"M{track.x} {MIDDLE}h.01"
+    paths: list[tuple[str, str]] = [(stroke.ink, stroke.path) for stroke in strokes]
+    paths += [("here", at), ("gap", at)] if here else []
+    paths += [(f"dot-o {dot}".strip(), at)] if dot is not None else []
+    paths += [("dot-i", at)] if is_start else []
+    return format_html(
+        '<svg class="track" width="{}" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true">{}</svg>',
+        track.width,
+        track.width,
+        HEIGHT,
+        format_html_join("", '<path class="{}" d="{}"/>', paths),
+    )
 
 
 @register.filter
