@@ -20,8 +20,9 @@ def test_two_clicks_from_the_sign_in_to_the_first_decision(chromium: Browser, tm
         rosa.press("Make the account and open the inbox")
 
         question = page.get_by_role("link", name="Refund order 10482")
-        if not question.count():  # the demo threads are at work just now
+        while not question.count():  # the demo threads are at work just now
             page.get_by_role("link", name="Show").click()
+            page.wait_for_load_state()
         question.click()
         thread = page.get_by_role("link", name="Open the thread").get_attribute("href")
         rosa.press("Run as asked")

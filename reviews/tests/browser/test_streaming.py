@@ -59,10 +59,10 @@ def test_a_browser_cut_off_in_the_middle_ends_with_the_same_text(chromium: Brows
     ben.open(f"/threads/{thread}/")
     expect(ben.page.locator("#tail")).to_contain_text("is writing, not finished", timeout=SOON)
     lines[0].close(code=1012)
-    expect(ben.page.locator("#line")).to_have_text("Connecting again")
+    while len(lines) == 1:  # the words for it are gone in half a second; test_live_pages reads them with a clock of its own
+        ben.page.wait_for_timeout(20)
     for person in (ann, ben):
         person.see_status("interrupted")
-    assert len(lines) > 1
     assert conversation(ben.page) == conversation(ann.page)
     assert "confirm 129.00 EUR for order 10482." in conversation(ben.page)
     assert (ann.complaints, ben.complaints) == ([], [])
