@@ -6,9 +6,10 @@ PYTHON = $(VENV)/bin/python
 PIP = $(PYTHON) -m pip install --quiet --quiet --disable-pip-version-check
 PEER = $(VENV)-bench
 SERVICES = $(PYTHON) -m project.services
-# Two processes, each with a database of its own.
-PYTEST = $(PYTHON) -m pytest -q -n 2
-ON_SQLITE = env -u DATABASE_URL -u REDIS_URL $(PYTEST) --dist worksteal --ignore reviews/tests/browser
+PYTEST = $(PYTHON) -m pytest -q
+# Two processes, each with a database of its own; the tests with a browser need both cores for one.
+IN_TWO = -n 2 --dist worksteal --ignore reviews/tests/browser
+ON_SQLITE = env -u DATABASE_URL -u REDIS_URL $(PYTEST) $(IN_TWO)
 
 # Compiled once, not in each process anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,7 +27,8 @@ test: $(VENV)/dev.stamp ## everything: checks, tests on SQLite, tests on Postgre
 	$(SERVICES) install
 	$(MAKE) lint
 	$(ON_SQLITE) -m "not browser and not production and not thorough"
-	$(SERVICES) run -- $(PYTEST) --dist loadscope
+	$(SERVICES) run -- $(PYTEST) $(IN_TWO)
+	$(SERVICES) run -- $(PYTEST) reviews/tests/browser
 
 test-fast: $(VENV)/dev.stamp ## tests on SQLite, without browser, crashes and what takes long; under a minute
 	$(ON_SQLITE) -m "not browser and not production and not thorough and not crash and not long"

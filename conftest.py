@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from django.db import close_old_connections
 
-BROWSER = "reviews/tests/browser/"
-
 
 class OutsideCall(AssertionError):
     """A test tried to leave the machine."""
@@ -75,23 +73,6 @@ def _once(add_files: Any) -> Any:
         static_files.files.update(found)
 
     return add_found
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``--dist loadscope`` hand out tests one by one, but all that use the browser, and its one desk, together.
-
-    xdist's own groups are written into a name that pytest 9.2 does not read.
-    """
-    if config.getoption("dist") != "loadscope":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    class OneBrowser(LoadScopeScheduling):  # type: ignore[misc]  # it ships no types
-        def _split_scope(self, nodeid: str) -> str:
-            return BROWSER if nodeid.startswith(BROWSER) else nodeid
-
-    return OneBrowser(config, log)
 
 
 def pytest_collection_finish() -> None:

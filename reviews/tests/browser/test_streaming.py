@@ -59,7 +59,7 @@ def test_a_browser_cut_off_in_the_middle_ends_with_the_same_text(chromium: Brows
     ben.open(f"/threads/{thread}/")
     expect(ben.page.locator("#tail")).to_contain_text("is writing, not finished", timeout=SOON)
     lines[0].close(code=1012)
-    while len(lines) == 1:  # the words for it are gone in half a second; test_live_pages reads them with a clock of its own
+    while len(lines) == 1:  # what the page says meanwhile is soon gone; test_live_pages stops the clock for it
         ben.page.wait_for_timeout(20)
     for person in (ann, ben):
         person.see_status("interrupted")
