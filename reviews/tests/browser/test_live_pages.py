@@ -151,3 +151,14 @@ def test_a_line_that_breaks_is_told_in_words_and_comes_back(ann: Person, ben: Pe
     broken[0] = False
     page.clock.run_for(31_000)
     expect(line).to_have_text("Live")
+
+
+def test_what_a_reader_folded_out_stays_so_when_the_page_changes(ann: Person, ben: Person) -> None:
+    thread = ann.start("support", "Refund order 10482. The customer wrote: Too round.")
+    fold = ann.page.get_by_text("Send now and drop the question")
+    fold.click()
+    ben.open(f"/threads/{thread}/")
+    ben.page.get_by_label("Message to Support").fill("One more thing.")
+    ben.press("Hold as number 1")
+    expect(ann.page.locator(".queued li")).to_contain_text("One more thing.")
+    expect(ann.page.get_by_role("button", name=re.compile("^Send now, withdrawing"))).to_be_visible()
