@@ -15,7 +15,7 @@ from langgraph.types import Command
 
 from agents.asks import last_ai
 from agents.head import Head, messages_of, open_calls
-from agents.ledger.records import read_result
+from agents.ledger.records import result_of
 from agents.models import ToolExecution
 from agents.outcome import CallKey
 from agents.registry import Registered
@@ -110,7 +110,7 @@ def _ran(thread_id: str, key: CallKey) -> ToolMessage | None:
     row = _rows(thread_id, key).filter(status=ToolExecution.Status.FINISHED).order_by("-finished_at").first()
     if row is None:
         return None
-    result = read_result(row)
+    result = result_of(row)
     return next((one for one in _messages(result) if one.tool_call_id == key.tool_call_id), None) or ToolMessage(
         content=row.summary, name=row.name, tool_call_id=key.tool_call_id, status="error" if row.is_error else "success"
     )

@@ -43,37 +43,28 @@ def put(
     questions: list[str] | None = None,
 ) -> None:
     runs_with = attempt.args if args is None else args
-    row, created = ToolExecution.objects.get_or_create(
-        pk=attempt.execution_id,
-        defaults={
-            "thread_id": attempt.thread_id,
-            "namespace": attempt.namespace,
-            "checkpoint_id": attempt.checkpoint_id,
-            "task_id": attempt.task_id,
-            "message_id": attempt.key.message_id,
-            "tool_call_id": attempt.key.tool_call_id,
-            "run_id": attempt.run_id,
-            "token": attempt.token,
-            "name": attempt.name,
-            "args": runs_with,
-            "digest": digest({"name": attempt.name, "args": runs_with}),
-            "idempotent": attempt.idempotent,
-            "status": status,
-            "calls": entered,
-            "questions": questions or [],
-            "started_at": Now(),
-        },
-    )
+    state = {
+        "run_id": attempt.run_id,
+        "token": attempt.token,
+        "args": runs_with,
+        "digest": digest({"name": attempt.name, "args": runs_with}),
+        "status": status,
+        "started_at": Now(),
+    }
+    named = {
+        "thread_id": attempt.thread_id,
+        "namespace": attempt.namespace,
+        "checkpoint_id": attempt.checkpoint_id,
+        "task_id": attempt.task_id,
+        "message_id": attempt.key.message_id,
+        "tool_call_id": attempt.key.tool_call_id,
+        "name": attempt.name,
+        "idempotent": attempt.idempotent,
+    }
+    first = {**named, **state, "calls": entered, "questions": questions or []}
+    row, created = ToolExecution.objects.get_or_create(pk=attempt.execution_id, defaults=first)
     if not created:
-        ToolExecution.objects.filter(pk=row.pk).update(
-            status=status,
-            token=attempt.token,
-            run_id=attempt.run_id,
-            args=runs_with,
-            digest=digest({"name": attempt.name, "args": runs_with}),
-            calls=F("calls") + entered,
-            started_at=Now(),
-        )
+        ToolExecution.objects.filter(pk=row.pk).update(**state, calls=F("calls") + entered)
 
 
 def close(attempt: Attempt, **changes: Any) -> None:
@@ -101,7 +92,7 @@ def finish(attempt: Attempt, result: Any, *, interrupts: int = 0, refused: bool 
 
 
 def result_of(row: ToolExecution) -> Any:
-    """Return the stored result of a finished execution, as the tool gave it."""
+    """Return what a finished execution gave back, as the tool gave it: a tool message, or a Command."""
     return _serde.loads_typed((row.result_type, bytes(row.result or b"")))
 
 
@@ -121,11 +112,6 @@ def _not_entered(refused: bool) -> dict[str, Any]:
 
 def pause(attempt: Attempt) -> None:
     close(attempt, status=ToolExecution.Status.PAUSED, was_paused=True)
-
-
-def read_result(row: ToolExecution) -> Any:
-    """Return what a finished execution gave back: a tool message, or a Command."""
-    return _serde.loads_typed((row.result_type, bytes(row.result or b"")))
 
 
 def summary_of(result: Any) -> str:
