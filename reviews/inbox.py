@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from reviews import looks
@@ -234,9 +234,10 @@ class Place:
 def place_of(user: Any, interrupt: Interrupt, filters: Filters) -> Place:
     """Return the place of ``interrupt`` among the open rows of the filter; of another its place by age."""
     rows = found(user, filters)
-    same = Q(created_at=interrupt.created_at)
-    before = rows.filter(Q(created_at__lt=interrupt.created_at) | (same & Q(pk__lt=interrupt.pk)))
-    behind = rows.filter(Q(created_at__gt=interrupt.created_at) | (same & Q(pk__gt=interrupt.pk)))
+    # Compared in the database: SQLite writes its own times otherwise than the parameters that it is given.
+    own = Subquery(Interrupt.objects.filter(pk=interrupt.pk).values("created_at")[:1])
+    before = rows.filter(Q(created_at__lt=own) | Q(created_at=own, pk__lt=interrupt.pk))
+    behind = rows.filter(Q(created_at__gt=own) | Q(created_at=own, pk__gt=interrupt.pk))
     if interrupt.checkpoint_id:
         behind = behind.exclude(thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id)
         before = before.exclude(thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id)
