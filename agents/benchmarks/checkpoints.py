@@ -8,11 +8,10 @@ Everything is written to a test database that is made and dropped here. Ratios t
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
-import django
+from agents.benchmarks.database import test_database
 
 
 def main() -> None:
@@ -20,18 +19,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--peer-turns", type=int, default=200, help="turns of the peer's conversation (400 take 1 GB)")
     chosen = parser.parse_args()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.tests.settings")
-    django.setup()
-    from django.test.utils import setup_databases, teardown_databases
-
-    from agents import connections
-
-    made = setup_databases(verbosity=0, interactive=False)
-    try:
+    with test_database():
         measure(only=chosen.only, peer_turns=chosen.peer_turns)
-    finally:
-        connections.close_all()
-        teardown_databases(made, verbosity=0)
 
 
 def measure(*, only: str, peer_turns: int) -> None:

@@ -9,15 +9,13 @@ Everything is written to a test database that is made and dropped here.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import django
+from agents.benchmarks.database import test_database
 
 SMALL, LARGE = 100, 10_000  # checkpoints
 MESSAGES = 400  # about 200 kB
@@ -34,22 +32,6 @@ def main() -> None:
     chosen = parser.parse_args()
     with test_database():
         measure(large=chosen.checkpoints, rounds=chosen.rounds)
-
-
-@contextmanager
-def test_database() -> Iterator[None]:
-    os.environ["DJANGO_SETTINGS_MODULE"] = "project.tests.settings"  # `project` has named the product's already
-    django.setup()
-    from django.test.utils import setup_databases, teardown_databases
-
-    from agents import connections
-
-    made = setup_databases(verbosity=0, interactive=False)
-    try:
-        yield
-    finally:
-        connections.close_all()
-        teardown_databases(made, verbosity=0)
 
 
 def measure(*, large: int, rounds: int) -> None:
