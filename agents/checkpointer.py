@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from json import JSONEncoder
-from random import getrandbits
 from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -61,7 +60,7 @@ class _Drafted:
         return NewCheckpoint(self.place, self.parent_id, *values)
 
 
-class DjangoSaver(BaseCheckpointSaver[str]):
+class DjangoSaver(BaseCheckpointSaver[int]):
     """Checkpoints and pending writes in the desk's database. Safe to share between threads, graphs and event loops."""
 
     def __init__(self) -> None:
@@ -257,11 +256,6 @@ class DjangoSaver(BaseCheckpointSaver[str]):
             # One statement must not touch a row twice; what it would end as is the last upsert, or the first insert.
             rows[idx] = row if keep_last else rows.get(idx, row)
         return Place(*_thread_and_ns(config), str(get_checkpoint_id(config))), [*rows.values()]
-
-    def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return the next version of a channel; its random tail keeps two forks of one checkpoint apart."""
-        number = int(str(current).split(".")[0]) if current is not None else 0
-        return f"{number + 1:032}.{getrandbits(64):016x}"
 
     # ----------------------------------------------------------------------------------------------------- copy, delete
 

@@ -34,11 +34,11 @@ class Copy:
     metadata: dict[str, Any]
 
 
-def saver_of(graph: Any) -> BaseCheckpointSaver[str]:
+def saver_of(graph: Any) -> BaseCheckpointSaver[int]:
     """Return the saver as the graph itself uses it: it knows the types of the graph's own state."""
     if graph is None:
         return DjangoSaver()
-    return cast("BaseCheckpointSaver[str]", graph._state_checkpointer({"configurable": {}}))
+    return cast("BaseCheckpointSaver[int]", graph._state_checkpointer({"configurable": {}}))
 
 
 def copies_of(point: Point, graph: Any) -> list[Copy]:
@@ -51,7 +51,7 @@ def copies_of(point: Point, graph: Any) -> list[Copy]:
     return [copy_of(one, subgraph, saver) for one, subgraph in [*found, (point, graph)]]
 
 
-def copy_of(point: Point, graph: Any, saver: BaseCheckpointSaver[str], *, later: int = 0) -> Copy:
+def copy_of(point: Point, graph: Any, saver: BaseCheckpointSaver[int], *, later: int = 0) -> Copy:
     """Return one checkpoint under a fresh id, ``later`` steps further on. Raises UnknownCheckpoint, NeedsCode."""
     saved = saver.get_tuple(values.checked(point).config)
     if saved is None:
@@ -67,7 +67,7 @@ def copy_of(point: Point, graph: Any, saver: BaseCheckpointSaver[str], *, later:
     return Copy(point.namespace, checkpoint, {**kept, "source": "fork", "step": step, "parents": {}})
 
 
-def _whole(saved: CheckpointTuple, graph: Any, saver: BaseCheckpointSaver[str]) -> dict[str, Any]:
+def _whole(saved: CheckpointTuple, graph: Any, saver: BaseCheckpointSaver[int]) -> dict[str, Any]:
     elsewhere = values.kept_as_writes(saved, graph)
     if elsewhere and graph is None:
         raise NeedsCode(f"Only the agent's code can rebuild {', '.join(elsewhere)}, and it is not here.")
@@ -89,7 +89,7 @@ def _memories(point: Point, graph: Any) -> Iterator[tuple[Point, Any]]:
 
 def put(
     copy: Copy,
-    saver: BaseCheckpointSaver[str],
+    saver: BaseCheckpointSaver[int],
     *,
     thread_id: str,
     parent_id: str = "",

@@ -15,6 +15,8 @@ from typing import Any
 import ormsgpack
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
+from agents.messages import PLAIN
+
 Pack = Callable[[Any], bytes]
 Element = tuple[bytes, bytes]  # its bytes, their digest
 
@@ -23,15 +25,6 @@ REMEMBERED_BYTES = 16 << 20  # of elements and of what they held, in one process
 
 # By class and not by a subclass, whose dump may depend on more than its fields.
 _NAMES: dict[type, str] = {cls: cls.__name__ for cls in (HumanMessage, AIMessage, ToolMessage, SystemMessage)}
-# Whatever these name is not written as plain data but refused: two values never look alike.
-_PLAIN = (
-    ormsgpack.OPT_PASSTHROUGH_DATACLASS
-    | ormsgpack.OPT_PASSTHROUGH_DATETIME
-    | ormsgpack.OPT_PASSTHROUGH_ENUM
-    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
-    | ormsgpack.OPT_PASSTHROUGH_TUPLE
-    | ormsgpack.OPT_PASSTHROUGH_UUID
-)
 
 
 class _Memory:
@@ -80,7 +73,7 @@ def _content(item: Any) -> bytes | None:
     if name is None:
         return None
     try:
-        return ormsgpack.packb([name, item.__pydantic_extra__, item.__dict__], option=_PLAIN)
+        return ormsgpack.packb([name, item.__pydantic_extra__, item.__dict__], option=PLAIN)
     except TypeError:  # something in it is more than plain data
         return None
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from agents import copies, registry, runs, values
@@ -177,9 +178,15 @@ def _after(agent: Registered, stored: Stored) -> Afterwards:
     return found
 
 
+class _Aside(InMemorySaver):
+    """Goes on counting versions from those it is given; by itself it makes texts, which no number is compared with."""
+
+    get_next_version = BaseCheckpointSaver.get_next_version
+
+
 def _after_change(agent: Registered, thread: Thread, stored: Stored, start: Start) -> Afterwards:
     """Make the change in memory, and tell the next step. What follows an edit or a message was never done before."""
-    graph = agent.graph.copy(update={"checkpointer": InMemorySaver()})
+    graph = agent.graph.copy(update={"checkpointer": _Aside()})
     saver = copies.saver_of(agent.graph)
     copy = copies.copy_of(stored.point, agent.graph, saver)
     names = {"thread_id": stored.point.thread_id, "checkpoint_ns": ""}

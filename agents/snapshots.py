@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from langgraph.checkpoint.base import Checkpoint
+import ormsgpack
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_default, _option
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from agents import messages
 from agents.pieces import Address, Cut, Kind, Laid, Piece, Span, addresses, cut_values, joined, place
 from agents.stored import CheckpointRow, Place
 
@@ -34,7 +36,10 @@ class Gone(LookupError):
 
 
 class StrictSerializer(JsonPlusSerializer):
-    """Reads plain data, dates and the like, messages and LangGraph's own values; other objects come back as data."""
+    """Reads plain data, dates and the like, messages and LangGraph's own values; other objects come back as data.
+
+    Messages of the core classes are written in a form of our own, but for those inside of other objects.
+    """
 
     def __init__(self) -> None:
         # None is "only the safe types"; left out, it would be "whatever the environment says".
@@ -43,7 +48,22 @@ class StrictSerializer(JsonPlusSerializer):
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         if data[0] not in _READABLE:
             raise Unreadable(f"A stored value of type {data[0]!r} is not read.")
-        return super().loads_typed(data)
+        if data[0] != "msgpack":
+            return super().loads_typed(data)
+        return ormsgpack.unpackb(data[1], ext_hook=self._object, option=ormsgpack.OPT_NON_STR_KEYS)
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        if obj is None or isinstance(obj, bytes | bytearray):
+            return super().dumps_typed(obj)
+        return "msgpack", ormsgpack.packb(obj, default=_extension, option=_option)
+
+    def _object(self, code: int, data: bytes) -> Any:
+        return messages.unpacked(data) if code == messages.CODE else self._unpack_ext_hook(code, data)
+
+
+def _extension(obj: Any) -> Any:
+    found = messages.packed(obj)
+    return _msgpack_default(obj) if found is None else found
 
 
 # --------------------------------------------------------------------------------------------------------------- write
@@ -122,6 +142,7 @@ def restore(
     ``loaded`` keeps list elements between the rows of one listing, which then share them.
     """
     checkpoint, layout = opened(row, serde)
+    _number_versions(checkpoint)
     known = _known(row.place, layout, pieces)
     for value in layout:
         where = list(addresses(value.spans))
@@ -132,6 +153,28 @@ def restore(
             inner = serde.loads_typed(("msgpack", data))
         checkpoint["channel_values"][value.name] = _DeltaSnapshot(inner) if value.delta else inner
     return checkpoint, known
+
+
+def _number_versions(checkpoint: Checkpoint) -> None:
+    """Turn versions like "00012.0.81", as other savers give and ours gave, into numbers.
+
+    Each next one is a number, and LangGraph compares them all. The tails say nothing within one line of checkpoints.
+    """
+    versions, seen = checkpoint.get("channel_versions") or {}, checkpoint.get("versions_seen") or {}
+    if not any(type(version) is str for version in versions.values()):
+        return
+    try:
+        numbers = _numbered(versions), {name: _numbered(some) for name, some in seen.items()}
+    except ValueError:  # of nobody we know
+        return
+    checkpoint["channel_versions"], checkpoint["versions_seen"] = numbers
+
+
+def _numbered(versions: ChannelVersions) -> ChannelVersions:
+    return {
+        name: int(version.partition(".")[0]) if isinstance(version, str) else version
+        for name, version in versions.items()
+    }
 
 
 def known_of(row: CheckpointRow, pieces: Pieces, serde: SerializerProtocol) -> Known:

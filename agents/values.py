@@ -132,7 +132,7 @@ def kept_as_writes(saved: CheckpointTuple, graph: Any) -> list[str]:
 
 
 def rebuilt(
-    graph: Any, saved: CheckpointTuple, names: Sequence[str], *, saver: BaseCheckpointSaver[str]
+    graph: Any, saved: CheckpointTuple, names: Sequence[str], *, saver: BaseCheckpointSaver[int]
 ) -> dict[str, Any]:
     """Return the values of such channels, folded from the writes by the graph's own reducers."""
     if not names:

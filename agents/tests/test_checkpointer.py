@@ -15,8 +15,9 @@ import ormsgpack
 import pytest
 from django.db import connection
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde import _msgpack
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, interrupt
@@ -55,7 +56,7 @@ def ask(state: State) -> dict[str, Any]:
     return {"log": [interrupt(QUESTION)]}
 
 
-def build(saver: DjangoSaver | None) -> Any:
+def build(saver: BaseCheckpointSaver[Any] | None) -> Any:
     graph = StateGraph(State)
     graph.add_node("plan", plan)
     graph.add_node("ask", ask)
@@ -105,6 +106,38 @@ def test_the_question_reads_back_as_it_was_asked() -> None:
     assert asked.value == QUESTION
     assert {"": checkpoint_id} == saver.latest("t")
     assert (ns, task_id) == ("", CheckpointWrite.objects.get(channel="__interrupt__").task_id)
+
+
+def moved(theirs: InMemorySaver, ours: DjangoSaver) -> None:
+    """Store the newest checkpoint of another saver's thread, with what was written at it, in ours."""
+    found = theirs.get_tuple(at("t"))
+    assert found is not None
+    place = ours.put(at("t"), found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
+    for task_id, channel, value in found.pending_writes or []:
+        ours.put_writes(place, [(channel, value)], task_id)
+
+
+def test_versions_are_numbers_and_a_thread_that_began_with_texts_goes_on_in_numbers() -> None:
+    theirs, ours = InMemorySaver(), DjangoSaver()
+    build(theirs).invoke({"log": []}, at("t"), durability="sync")
+    moved(theirs, ours)
+    assert b".0." in bytes(Checkpoint.objects.get().blob)  # "00...03.0.5": texts, as they came
+    graph = build(ours)
+    graph.update_state(at("t"), {"log": ["more"]}, as_node="plan")
+    graph.invoke(None, at("t"))
+    assert graph.invoke(answer(graph.get_state(at("t"))), at("t")) == {"log": ["plan", "more", "yes"]}
+    for found in ours.list(at("t")):
+        seen = [version for some in found.checkpoint["versions_seen"].values() for version in some.values()]
+        assert {type(version) for version in (*found.checkpoint["channel_versions"].values(), *seen)} == {int}
+
+
+def test_versions_that_nobody_can_count_stay_as_they_are() -> None:
+    ours = DjangoSaver()
+    odd: dict[str, Any] = {"a": "x", "b": "00001.0"}
+    stored = ours.put(at("t"), {**empty_checkpoint(), "channel_versions": odd}, {}, odd)
+    found = ours.get_tuple(stored)
+    assert found is not None
+    assert found.checkpoint["channel_versions"] == odd
 
 
 def test_each_namespace_has_a_latest_checkpoint_and_its_own_question() -> None:
