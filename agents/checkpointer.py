@@ -202,7 +202,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         return _Drafted(
             place,
             get_checkpoint_id(config) or "",
-            snapshots.draft(checkpoint, self.serde),
+            snapshots.draft(checkpoint, self.serde, key=(place.thread_id, place.ns)),
             searchable_json(kept),
             marks_of(checkpoint, kept, ns=place.ns),
             _writer(config, run_id=str(kept.get("run_id") or "")),

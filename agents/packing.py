@@ -1,102 +1,119 @@
-"""The bytes of a list's elements, and their digests. A message that was packed before is recognised by its content.
+"""The bytes of a list's elements, and their digests. What a thread told before is recognised by its content.
 
 A conversation is handed over whole at each step, and packing it takes longer than storing what is new. Nodes change
-messages in place, so an object says nothing about what it holds now. What decides is all that it holds, written down
-as plain data: a tenth of the work. Whatever is not plain data, or of another class, is packed each time.
+messages in place, so an object says nothing about what it holds now. What decides is all that its messages hold,
+written down as plain data in one go: where that begins with what the thread held last, only the rest is packed.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import ormsgpack
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
-from agents.messages import PLAIN
+from agents.messages import PLAIN, SHAPE_OF, built
 
 Pack = Callable[[Any], bytes]
-Element = tuple[bytes, bytes]  # its bytes, their digest
 
 DIGEST_BYTES = 16  # 128 bits of blake2b: nobody may find another message with the digest of one that is stored
-REMEMBERED_BYTES = 16 << 20  # of elements and of what they held, in one process
-
-# By class and not by a subclass, whose dump may depend on more than its fields.
-_NAMES: dict[type, str] = {cls: cls.__name__ for cls in (HumanMessage, AIMessage, ToolMessage, SystemMessage)}
+REMEMBERED_BYTES = 16 << 20  # of conversations, in one process
 
 
-class _Memory:
-    """What was packed lately. Two halves: the older one is forgotten whole, so that nothing is kept in order."""
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A list of messages as it was told: their classes, all that they hold as plain data, and their digests."""
+
+    kinds: list[type]
+    body: bytes
+    digests: bytes
+
+    def begins(self, other: Telling) -> bool:
+        return other.body.startswith(self.body) and other.kinds[: len(self.kinds)] == self.kinds
+
+
+class Blobs:
+    """The bytes of elements. Those of the first ones, which are stored already, are made when somebody asks."""
+
+    def __init__(self, tail: Sequence[bytes], first: int = 0, remade: Callable[[], Sequence[bytes]] = list) -> None:
+        self._tail, self._first, self._remade = tail, first, remade
+
+    def after(self, number: int) -> Sequence[bytes]:
+        """Return all but the first ``number``."""
+        return self._tail[number - self._first :] if number >= self._first else self._remade()[number:]
+
+
+class Memory:
+    """What was told last under each key. Two halves: the older one is forgotten whole, so nothing is kept in order."""
 
     def __init__(self) -> None:
-        self._young: dict[bytes, Element] = {}
-        self._old: dict[bytes, Element] = {}
+        self._young: dict[Hashable, Telling] = {}
+        self._old: dict[Hashable, Telling] = {}
         self._size = 0
 
-    def get(self, content: bytes) -> Element | None:
-        found = self._young.get(content)
-        if found is None and (found := self._old.get(content)) is not None:
-            self.add(content, found)
-        return found
+    def get(self, key: Hashable) -> Telling | None:
+        return self._young.get(key) or self._old.get(key)
 
-    def add(self, content: bytes, element: Element) -> None:
-        self._young[content] = element
-        self._size += len(content) + len(element[0])
+    def keep(self, key: Hashable, telling: Telling) -> None:
+        before = self._young.get(key)
+        self._young[key] = telling
+        self._size += len(telling.body) - (len(before.body) if before else 0)
         if self._size > REMEMBERED_BYTES // 2:
             self._young, self._old, self._size = {}, self._young, 0
 
 
-_memory = _Memory()
+_memory = Memory()
 
 
 def digest(blob: bytes) -> bytes:
     return blake2b(blob, digest_size=DIGEST_BYTES).digest()
 
 
-def elements(items: Sequence[Any], pack: Pack) -> list[Element]:
-    """Return the bytes that each element has inside the packed list, with their digest."""
-    contents = [_content(item) for item in items]
-    found = [None if content is None else _memory.get(content) for content in contents]
-    missing = [at for at, element in enumerate(found) if element is None]
-    for at, blob in zip(missing, _packed([items[at] for at in missing], pack), strict=True):
-        found[at] = element = (blob, digest(blob))
-        if (content := contents[at]) is not None:
-            _memory.add(content, element)
-    return [element for element in found if element is not None]
+def digests(blobs: Sequence[bytes]) -> bytes:
+    return b"".join(map(digest, blobs))
 
 
-def _content(item: Any) -> bytes | None:
-    """Return all that decides how a message is packed; None where that cannot be said."""
-    name = _NAMES.get(type(item))
-    if name is None:
+def elements(items: Sequence[Any], pack: Pack, *, key: Hashable = None) -> tuple[Blobs, bytes]:
+    """Return the bytes that each element has inside the packed list, and their digests.
+
+    ``key``: where the same list was told before, if it was. Nothing but time depends on it.
+    """
+    told = _told(items)
+    if told is None:
+        blobs = [pack(item) for item in items]
+        return Blobs(blobs), digests(blobs)
+    kinds, body = told
+    before = _memory.get(key)
+    if before is None or not before.begins(Telling(kinds, body, b"")):
+        before = Telling([], b"", b"")
+    tail = [pack(item) for item in items[len(before.kinds) :]]
+    now = Telling(kinds, body, before.digests + digests(tail))
+    _memory.keep(key, now)
+    return Blobs(tail, len(before.kinds), lambda: [pack(item) for item in _retold(now)]), now.digests
+
+
+def _told(items: Sequence[Any]) -> tuple[list[type], bytes] | None:
+    """Return the class of each message and all that decides how they are packed; None where that cannot be said."""
+    kinds = [*map(type, items)]
+    if not SHAPE_OF.keys() >= {*kinds} or any(item.__pydantic_extra__ for item in items):
         return None
     try:
-        return ormsgpack.packb([name, item.__pydantic_extra__, item.__dict__], option=PLAIN)
-    except TypeError:  # something in it is more than plain data
+        return kinds, _body([item.__dict__ for item in items])
+    except TypeError:  # something in them is more than plain data
         return None
 
 
-_EXTENSIONS = {
-    0xC7: (">B", 3),
-    0xC8: (">H", 4),
-    0xC9: (">I", 6),
-}  # first byte: form of the length, bytes before the body
+def _body(held: list[dict[str, Any]]) -> bytes:
+    return ormsgpack.packb(held, option=PLAIN)[len(header("list", len(held))) :]
 
 
-def _packed(items: Sequence[Any], pack: Pack) -> Sequence[bytes]:
-    """Pack each. Objects are cut out of the packed whole, which is faster than one by one."""
-    if not items or not all(isinstance(item, BaseMessage) for item in items):
-        return [pack(item) for item in items]
-    whole = pack(items)
-    blobs, start = [], len(header("list", len(items)))
-    while start < len(whole) and whole[start] in _EXTENSIONS:
-        form, body = _EXTENSIONS[whole[start]]
-        end = start + body + struct.unpack_from(form, whole, start + 1)[0]
-        blobs.append(whole[start:end])
-        start = end
-    return blobs if start == len(whole) else [pack(item) for item in items]
+def _retold(telling: Telling) -> list[Any]:
+    """Return the messages as they were when they were told."""
+    held = ormsgpack.unpackb(header("list", len(telling.kinds)) + telling.body)
+    return [built(SHAPE_OF[kind], one) for kind, one in zip(telling.kinds, held, strict=True)]
 
 
 def header(kind: str, count: int) -> bytes:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from agents.packing import DIGEST_BYTES, Element, Pack, digest, elements, header
+from agents.packing import DIGEST_BYTES, Blobs, Pack, digests, elements, header
 
 Span = tuple[int, int, int]
 Address = tuple[int, int]  # chain, number
@@ -39,7 +39,7 @@ class Cut:
     kind: Kind
     count: int
     delta: bool  # it stood inside a DeltaChannel's snapshot
-    blobs: tuple[bytes, ...]
+    blobs: Blobs
     digests: bytes  # of the blobs, DIGEST_BYTES each
 
 
@@ -62,19 +62,24 @@ class Piece:
 # ---------------------------------------------------------------------------------------------------------------- cut
 
 
-def cut_values(values: Mapping[str, Any], pack: Pack) -> tuple[dict[str, Any], dict[str, Cut]]:
-    """Split channel values into small ones and cut ones. The small ones keep a None in the place of each cut one."""
-    cuts = {name: cut for name, value in values.items() if (cut := _cut(value, pack)) is not None}
+def cut_values(
+    values: Mapping[str, Any], pack: Pack, *, key: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], dict[str, Cut]]:
+    """Split channel values into small ones and cut ones. The small ones keep a None in the place of each cut one.
+
+    ``key``: whose values they are; what was cut under the same key lately is not cut again.
+    """
+    cuts = {name: cut for name, value in values.items() if (cut := _cut(value, pack, (*key, name))) is not None}
     return {name: None if name in cuts else value for name, value in values.items()}, cuts
 
 
-def _cut(value: Any, pack: Pack) -> Cut | None:
+def _cut(value: Any, pack: Pack, key: tuple[str, ...]) -> Cut | None:
     delta = isinstance(value, _DeltaSnapshot)
     inner = value.value if delta else value
     if inner is None or isinstance(inner, bool | int | float) or (isinstance(inner, str) and len(inner) < 64):
         return None  # small for certain, without packing it to see
     if type(inner) in (list, tuple) and any(isinstance(item, BaseMessage) for item in inner):
-        return _made("list", len(inner), elements(inner, pack), delta=delta)
+        return Cut("list", len(inner), delta, *elements(inner, pack, key=key))
     whole = pack(inner)
     if len(whole) < INLINE_BYTES:
         return None
@@ -83,10 +88,10 @@ def _cut(value: Any, pack: Pack) -> Cut | None:
     if len(whole) >= SPLIT_BYTES and type(inner) is dict and all(type(key) is str for key in inner):
         entries = (pack(key) + pack(item) for key, item in inner.items())
         return _made("dict", len(inner), _grouped(entries), delta=delta)
-    return _made("whole", 1, [(whole, digest(whole))], delta=delta)
+    return _made("whole", 1, [whole], delta=delta)
 
 
-def _grouped(parts: Iterator[bytes]) -> list[Element]:
+def _grouped(parts: Iterator[bytes]) -> list[bytes]:
     """Join neighbours to GROUP_BYTES, from the front: what is appended leaves all groups but the last as they were."""
     groups: list[bytes] = []
     group: list[bytes] = []
@@ -97,12 +102,11 @@ def _grouped(parts: Iterator[bytes]) -> list[Element]:
         if size >= GROUP_BYTES:
             groups.append(b"".join(group))
             group, size = [], 0
-    whole = [*groups, b"".join(group)] if group else groups
-    return [(blob, digest(blob)) for blob in whole]
+    return [*groups, b"".join(group)] if group else groups
 
 
-def _made(kind: Kind, count: int, parts: Sequence[Element], *, delta: bool) -> Cut:
-    return Cut(kind, count, delta, tuple(blob for blob, _ in parts), b"".join([one for _, one in parts]))
+def _made(kind: Kind, count: int, blobs: Sequence[bytes], *, delta: bool) -> Cut:
+    return Cut(kind, count, delta, Blobs(blobs), digests(blobs))
 
 
 def joined(kind: Kind, count: int, blobs: Sequence[bytes]) -> bytes:
@@ -131,7 +135,7 @@ def place(cut: Cut, known: Laid | None, *, fresh: bool) -> tuple[Laid, list[Piec
 
 def _anew(cut: Cut) -> tuple[Laid, list[Piece]]:
     line = _Line(secrets.randbits(CHAIN_BITS), 0)
-    for one, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
+    for one, blob in zip(digests_of(cut.digests), cut.blobs.after(0), strict=True):
         line.add(one, blob)
     return Laid(tuple(line.spans), cut.digests), line.new
 
@@ -140,7 +144,7 @@ def _appended(cut: Cut, known: Laid, *, fresh: bool) -> tuple[Laid, list[Piece]]
     line = _continued(known, fresh)
     line.spans = [*known.spans]
     old = len(known.digests) // DIGEST_BYTES
-    for one, blob in zip(digests_of(cut.digests[len(known.digests) :]), cut.blobs[old:], strict=True):
+    for one, blob in zip(digests_of(cut.digests[len(known.digests) :]), cut.blobs.after(old), strict=True):
         line.add(one, blob)
     return Laid(tuple(line.spans), cut.digests), line.new
 
@@ -149,7 +153,7 @@ def _edited(cut: Cut, known: Laid, fresh: bool) -> tuple[Laid, list[Piece]]:
     line = _continued(known, fresh)
     at = dict(zip(addresses(known.spans), digests_of(known.digests), strict=True))
     where = {one: address for address, one in reversed(at.items())}
-    for one, blob in zip(digests_of(cut.digests), cut.blobs, strict=True):
+    for one, blob in zip(digests_of(cut.digests), cut.blobs.after(0), strict=True):
         following = line.following()
         if at.get(following) == one:
             line.reuse(following)

@@ -99,13 +99,13 @@ def spans_of(known: Known) -> tuple[Span, ...]:
     return tuple(span for laid in known.values() for span in laid.spans)
 
 
-def draft(checkpoint: Checkpoint, serde: SerializerProtocol) -> Draft:
-    """Serialise a checkpoint."""
+def draft(checkpoint: Checkpoint, serde: SerializerProtocol, *, key: tuple[str, ...]) -> Draft:
+    """Serialise a checkpoint. ``key``: of its thread and namespace, which told most of it before."""
 
     def pack(value: Any) -> bytes:
         return serde.dumps_typed([value])[1][1:]  # a list's header of one byte: the bytes inside a list are asked for
 
-    small, cuts = cut_values(checkpoint["channel_values"], pack)
+    small, cuts = cut_values(checkpoint["channel_values"], pack, key=key)
     return Draft(pack({**checkpoint, "channel_values": small}), cuts)
 
 

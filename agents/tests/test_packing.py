@@ -1,4 +1,4 @@
-"""Packed messages are recognised by all that they hold: whatever a node does to one in place is seen."""
+"""What was told before is recognised by all that it holds: whatever a node does to a message in place is seen."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from agents import packing
 from agents.snapshots import StrictSerializer
@@ -28,7 +28,12 @@ def said() -> AIMessage:
 
 
 def blobs(items: list[Any]) -> list[bytes]:
-    return [blob for blob, _ in packing.elements(items, pack)]
+    """Return the bytes of each element, as a thread that told others before them gets them."""
+    made, digests = packing.elements(items, pack, key="thread")
+    found = [*made.after(0)]
+    assert digests == packing.digests(found)
+    assert [made.after(number) for number in range(len(items) + 1)] == [found[n:] for n in range(len(items) + 1)]
+    return found
 
 
 CHANGES: list[Callable[[AIMessage], object]] = [
@@ -63,31 +68,56 @@ def test_what_is_changed_in_place_is_packed_anew(change: Callable[[AIMessage], o
     assert blobs([message]) == [expected]
 
 
-def test_the_bytes_are_those_inside_the_list_whether_known_or_not() -> None:
+def test_the_bytes_are_those_inside_the_list_whatever_was_told_before() -> None:
     told: list[BaseMessage] = [HumanMessage("Hi", id="h"), said(), ToolMessage("done", tool_call_id="c1")]
-    packing._memory.__init__()  # type: ignore[misc]
     for items in (
         told,
         told,
+        [*told, HumanMessage("more"), HumanMessage("and more")],
+        told[:1],
         [*told, HumanMessage("\ud800")],
+        [*told, HumanMessage("one of its own", more=1)],
+        [*told, HumanMessage("more")],
+        [told[1], told[0]],
         [*told, Note(content="mine"), HumanMessage("Hi", id="h")],
     ):
         assert packing.header("list", len(items)) + b"".join(blobs(items)) == serde.dumps_typed(items)[1]
-        assert [one for _, one in packing.elements(items, pack)] == [packing.digest(blob) for blob in blobs(items)]
 
 
 def test_equal_fields_of_another_class_are_another_message() -> None:
     message, note = HumanMessage("Hi", id="h"), Note(content="Hi", id="h")
     assert blobs([message]) != blobs([note])
+    as_system = SystemMessage("Hi", id="h")
+    as_system.__dict__["type"] = "human"
+    assert blobs([message]) != blobs([as_system])
 
 
-def test_what_was_packed_is_not_packed_again_and_too_much_is_forgotten() -> None:
-    memory, asked = packing._Memory(), b"x" * 100
-    memory.add(asked, (b"blob", b"digest"))
+def test_only_what_is_new_is_packed() -> None:
+    told = [HumanMessage(str(number)) for number in range(20)]
+    asked: list[str] = []
+
+    def counting(value: Any) -> bytes:
+        asked.append(value.text)
+        return pack(value)
+
+    packing.elements(told[:15], counting, key="counted")
+    made, _ = packing.elements(told, counting, key="counted")
+    assert asked == [*map(str, range(20))]
+    assert len(made.after(15)) == 5
+    assert len(asked) == 20
+    assert made.after(0) == [pack(message) for message in told]
+    told[3].content = "changed in place"
+    packing.elements(told, counting, key="counted")
+    assert asked[-20:] == [message.text for message in told]
+
+
+def test_what_was_told_is_remembered_by_thread_and_too_much_is_forgotten() -> None:
+    memory = packing.Memory()
     for number in range(2 * packing.REMEMBERED_BYTES // (1 << 20)):
-        memory.get(asked)
-        memory.add(b"%d" % number, (b"b" * (1 << 20), b"d"))
-    assert memory.get(asked) == (b"blob", b"digest")  # asked for, so kept
-    assert memory.get(b"0") is None
-    held = sum(len(blob) for half in (memory._young, memory._old) for blob, _ in half.values())
-    assert held <= packing.REMEMBERED_BYTES + (2 << 20)
+        for _ in range(3):  # a thread is remembered once
+            memory.keep(number, packing.Telling([], b"x" * (1 << 20), b""))
+    assert memory.get(0) is None
+    assert memory.get(number) is not None
+    held = [*memory._young.values(), *memory._old.values()]
+    assert len(held) >= packing.REMEMBERED_BYTES // 3 >> 20
+    assert sum(len(one.body) for one in held) <= packing.REMEMBERED_BYTES + (2 << 20)
