@@ -244,6 +244,7 @@ class CheckpointPiece(models.Model):
 class CheckpointWrite(models.Model):
     """One pending write of a task at a checkpoint. Written by the saver only."""
 
+    pk = models.CompositePrimaryKey("thread_id", "ns", "checkpoint_id", "task_id", "idx")
     thread = models.ForeignKey(Thread, on_delete=models.CASCADE, related_name="+", db_constraint=False, db_index=False)
     ns = models.TextField(blank=True)  # as deep as graphs are nested
     checkpoint_id = models.CharField(max_length=64)
@@ -256,9 +257,6 @@ class CheckpointWrite(models.Model):
     blob = models.BinaryField()
 
     class Meta:
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["thread", "ns", "checkpoint_id", "task_id", "idx"], name="write_key"),
-        ]
         indexes: ClassVar = [models.Index(fields=["run_id"], name="write_run", condition=~models.Q(run_id=""))]
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from django.db.models import OuterRef, Subquery
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -19,7 +20,7 @@ from agents.breakpoints import passed, stops_at
 from agents.conversation import text_of
 from agents.head import messages_of, read_head
 from agents.marks import NODES, next_of
-from agents.models import CheckpointWrite, Thread, ToolPermit
+from agents.models import Checkpoint, CheckpointWrite, Thread, ToolPermit
 from agents.outcome import Ask, as_plain
 from agents.registry import Registered
 from agents.starts import Start, closing, message_update, updates_of
@@ -232,7 +233,10 @@ def _standing_answers(point: Point) -> Iterator[Standing]:
         rows = CheckpointWrite.objects.filter(
             thread_id=stretch.thread_id, ns="", channel="__interrupt__", checkpoint_id__in=stretch.checkpoint_ids()
         ).exclude(thread_id=point.thread_id, checkpoint_id=point.checkpoint_id)
-        for row in rows.order_by("-pk")[:left]:  # a task's question is written at its step, before the next one
+        written = Checkpoint.objects.filter(
+            thread_id=OuterRef("thread_id"), ns=OuterRef("ns"), checkpoint_id=OuterRef("checkpoint_id")
+        )
+        for row in rows.order_by(Subquery(written.values("pk")).desc(), "task_id")[:left]:
             left -= 1
             yield from _answered(row)
 

@@ -292,7 +292,7 @@ _COPIES = (
     "insert into agents_checkpointwrite"
     " (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)"
     " select %s, ns, checkpoint_id, task_id, idx, task_path, '', channel, type, blob"
-    " from agents_checkpointwrite where thread_id = %s order by id",
+    " from agents_checkpointwrite where thread_id = %s",
     "insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)"
     " select %s, chain, number, digest, blob"
     " from agents_checkpointpiece where thread_id = %s order by chain, number",
