@@ -20,6 +20,7 @@ from agents.pieces import Address, Cut, Kind, Laid, Piece, Span, addresses, cut_
 from agents.stored import CheckpointRow, Place
 
 TYPE = "pieces"  # of a row whose blob is [checkpoint with its small values, layout of the others]
+_KEYS = {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels"}
 _READABLE = ("msgpack", "bytes", "bytearray", "null")
 _REMEMBERED = 128  # checkpoints; 16 bytes for each of their messages
 
@@ -106,7 +107,41 @@ def draft(checkpoint: Checkpoint, serde: SerializerProtocol, *, key: tuple[str, 
         return serde.dumps_typed([value])[1][1:]  # a list's header of one byte: the bytes inside a list are asked for
 
     small, cuts = cut_values(checkpoint["channel_values"], pack, key=key)
-    return Draft(pack({**checkpoint, "channel_values": small}), cuts)
+    return Draft(pack(_brief(checkpoint, small)), cuts)
+
+
+def _brief(checkpoint: Checkpoint, values: dict[str, Any]) -> Any:
+    """Return a checkpoint without its id, which the row has, and with each channel's name said once."""
+    versions, updated = checkpoint["channel_versions"], checkpoint.get("updated_channels")
+    if checkpoint.keys() != _KEYS or not all(type(name) is str for name in versions):
+        return {**checkpoint, "channel_values": values}
+    at = {name: number for number, name in enumerate(versions)}
+    seen = {
+        node: {at.get(name, name): version for name, version in some.items()}
+        for node, some in checkpoint["versions_seen"].items()
+    }
+    if updated is not None:
+        updated = [at.get(name, name) for name in updated]  # type: ignore[misc]
+    return [checkpoint["v"], checkpoint["ts"], values, [*versions], [*versions.values()], seen, updated]
+
+
+def _whole(brief: Any, place: Place) -> Checkpoint:
+    if isinstance(brief, dict):  # as LangGraph has it
+        return cast(Checkpoint, brief)
+    v, ts, values, names, versions, seen, updated = brief
+    return Checkpoint(
+        v=v,
+        ts=ts,
+        id=place.checkpoint_id,
+        channel_values=values,
+        channel_versions=dict(zip(names, versions, strict=True)),
+        versions_seen={node: {_named(names, at): one for at, one in some.items()} for node, some in seen.items()},
+        updated_channels=None if updated is None else [_named(names, at) for at in updated],
+    )
+
+
+def _named(names: Sequence[str], at: int | str) -> str:
+    return names[at] if isinstance(at, int) else at
 
 
 def lay(drafted: Draft, known: Known, serde: SerializerProtocol, *, fresh: bool) -> Laying:
@@ -196,9 +231,9 @@ def opened(row: CheckpointRow, serde: SerializerProtocol) -> tuple[Checkpoint, l
     """Return a checkpoint without its big values (None stands in their places), and how those are laid out."""
     if row.type != TYPE:
         return cast(Checkpoint, serde.loads_typed((row.type, row.blob))), []
-    checkpoint, layout = serde.loads_typed(("msgpack", row.blob))
+    brief, layout = serde.loads_typed(("msgpack", row.blob))
     spans = iter(row.spans)
-    return checkpoint, [
+    return _whole(brief, row.place), [
         Layout(name, kind, count, delta, tuple(islice(spans, number))) for name, kind, count, delta, number in layout
     ]
 

@@ -214,6 +214,48 @@ def test_rows_from_before_there_were_pieces_are_read_and_continued() -> None:
     assert texts(put(talk("a", "b"), at(checkpoint_id=saved["id"]))) == ["a", "b"]
 
 
+def some_checkpoint() -> Saved:
+    return {
+        **empty_checkpoint(),
+        "channel_values": talk("a"),
+        "channel_versions": {"messages": 3, "branch:to:model": 2},
+        "versions_seen": {"__input__": {}, "model": {"branch:to:model": 2, "gone": 1}},
+        "updated_channels": ["messages", "new"],
+    }
+
+
+ODD: list[Callable[[Any], object]] = [
+    lambda saved: None,
+    lambda saved: saved.update(updated_channels=None),
+    lambda saved: saved.update(pending_sends=["of an older LangGraph"]),
+    lambda saved: saved.pop("updated_channels"),
+    lambda saved: saved.update(id="1f1edc59-0000"),
+    lambda saved: saved.update(channel_versions={}),
+]
+
+
+@pytest.mark.parametrize("change", ODD)
+def test_all_of_a_checkpoint_comes_back(change: Callable[[Any], object]) -> None:
+    saved = some_checkpoint()
+    change(saved)
+    found = DjangoSaver().get_tuple(DjangoSaver().put(at(), saved, {}, {}))
+    assert found is not None
+    assert found.checkpoint == saved
+    assert [*found.checkpoint] == [*saved]
+
+
+def test_rows_that_name_all_keys_of_a_checkpoint_are_read() -> None:
+    saved = some_checkpoint()
+    DjangoSaver().put(at(), saved, {}, {})
+    brief, layout = StrictSerializer().loads_typed(("msgpack", bytes(Checkpoint.objects.get().blob)))
+    small = {**saved, "channel_values": {"messages": None}}
+    Checkpoint.objects.update(blob=StrictSerializer().dumps_typed([small, layout])[1])
+    found = DjangoSaver().get_tuple(at())
+    assert found is not None
+    assert isinstance(brief, list)
+    assert found.checkpoint == saved
+
+
 class State(TypedDict):
     log: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *chain(*new)], snapshot_frequency=3)]
     messages: Annotated[list[AnyMessage], add_messages]
