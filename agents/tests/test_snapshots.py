@@ -216,7 +216,9 @@ def test_rows_from_before_there_were_pieces_are_read_and_continued() -> None:
 
 def some_checkpoint() -> Saved:
     return {
-        **empty_checkpoint(),
+        "v": 4,
+        "ts": "2026-12-01T20:29:43.489415+00:00",
+        "id": empty_checkpoint()["id"],
         "channel_values": talk("a"),
         "channel_versions": {"messages": 3, "branch:to:model": 2},
         "versions_seen": {"__input__": {}, "model": {"branch:to:model": 2, "gone": 1}},
@@ -241,7 +243,6 @@ def test_all_of_a_checkpoint_comes_back(change: Callable[[Any], object]) -> None
     found = DjangoSaver().get_tuple(DjangoSaver().put(at(), saved, {}, {}))
     assert found is not None
     assert found.checkpoint == saved
-    assert [*found.checkpoint] == [*saved]
 
 
 def test_rows_that_name_all_keys_of_a_checkpoint_are_read() -> None:
