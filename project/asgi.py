@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import WebsocketDenier
+from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.http.request import split_domain_port, validate_host
@@ -18,6 +18,7 @@ from django.urls import path
 
 pages = get_asgi_application()  # sets Django up; whatever touches models is imported after it
 
+from project.backpressure import Patient
 from reviews.consumers import PageConsumer
 
 
@@ -62,6 +63,6 @@ def _place(origin: str) -> str | None:
 application = ProtocolTypeRouter(
     {
         "http": pages,
-        "websocket": SameOriginOnly(AuthMiddlewareStack(URLRouter([path("ws/", PageConsumer.as_asgi())]))),
+        "websocket": SameOriginOnly(Patient(SessionMiddlewareStack(URLRouter([path("ws/", PageConsumer.as_asgi())])))),
     }
 )

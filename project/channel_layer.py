@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
@@ -11,8 +10,6 @@ from channels.exceptions import ChannelFull
 from channels.layers import InMemoryChannelLayer
 
 from reviews import live
-
-log = logging.getLogger(__name__)
 
 
 class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
@@ -32,7 +29,7 @@ class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
         try:
             await self._at_home(super().send(channel, message))
         except ChannelFull:
-            overflow(channel)
+            live.overflow()
             raise
 
     async def group_send(self, group: str, message: dict[str, Any]) -> None:
@@ -44,9 +41,5 @@ class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
 
-
-def overflow(channel: str) -> None:
-    """Count what a page that does not read has missed; it will see so by the numbers, or at its next poll."""
-    live.counts["overflow"] += 1
-    if (missed := live.counts["overflow"]) & (missed - 1) == 0:  # the 1st, 2nd, 4th ...: a page that sleeps is no flood
-        log.warning("A page does not read its socket; %d messages to such pages were dropped so far.", missed)
+    def _clean_expired(self) -> None:
+        """Let nothing expire: the one channel that is read (``reviews.hub``) stays in its groups as long as it is."""

@@ -240,6 +240,7 @@ def serve(port: int, ctrl_c: CtrlC, begin: Callable[[], None]) -> None:
         signal_handlers=False,
         ready_callable=lambda: print(welcome(f"http://{HOST}:{port}"), flush=True),
         application_close_timeout=2,
+        websocket_connect_timeout=20,  # after a restart all pages open theirs at once: 500 took 5 seconds
         server_name="countersign",
     )
     # Called by the reactor once it runs, or by the loop below where it never did.

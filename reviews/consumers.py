@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
-from collections.abc import Awaitable, Callable
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
-from autobahn.exception import Disconnected
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 from django.contrib import auth
@@ -20,10 +18,13 @@ from django.db.models import Q
 from django.http import HttpRequest
 from django.utils import timezone
 
-from agents import streams
+from agents.models import Thread
 from reviews import looks, stream
+from reviews.hub import hub
+from reviews.lines import Line
 from reviews.live import DESK, group_of
 from reviews.models import Interrupt, Look, agents_for, threads_for
+from reviews.reminders import newest, reminders
 
 log = logging.getLogger(__name__)
 
@@ -32,32 +33,11 @@ SIGNED_OUT = 4401  # close codes: of HTTP's 401
 RIGHT_LOST = 4403  # and 403; the page connects again and hears what it still may
 NOT_THERE = 4404  # a thread that its reader may not see, or that is not there: the same answer
 UNAVAILABLE = 1013  # try again later
-AT_SECONDS = 10.0  # how often a page is told where its thread's stream stands: its last event may have been lost
 MOST_WATCHED = 8  # threads a page
 CLOCKS_APART = 1  # seconds between the clocks of web server and database, in which a change is named once too often
 MOST_CAUGHT_UP = 100  # threads, and interrupts: a page shows no more of them
 
 NOTHING_THERE: set[str] = {"nothing there"}  # no group's name
-
-Handler = Callable[..., Awaitable[None]]
-
-
-def _survives(handler: Handler) -> Handler:
-    """Log what a handler raises: an exception would close the socket, and hints are not worth that.
-
-    A page that is left while a hint is on its way to it is no failure.
-    """
-
-    @functools.wraps(handler)
-    async def surviving(self: PageConsumer, *args: Any) -> None:
-        try:
-            await handler(self, *args)
-        except Disconnected:
-            log.debug("A page was left before its hint came.")
-        except Exception:
-            log.exception("A page's socket failed in %s.", handler.__name__)
-
-    return surviving
 
 
 class PageConsumer(AsyncJsonWebsocketConsumer):
@@ -67,12 +47,28 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
     ``{"at": {<id>: <number>}}`` says which number its stream has reached. What is missing is asked for over HTTP.
     """
 
-    async def connect(self) -> None:
+    channel_layer_alias = ""  # it has no channel of its own in the layer; the process's hub has one for all
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self.joined: set[str] = set()
-        self.heard: set[str] = set()  # of the joined ones: those whose hints are passed on
-        self.watching: list[asyncio.Task[None]] = []
-        self.threads = _named_threads(self.scope)
+        self.heard: set[str] = set()  # of the joined ones: those whose messages are passed on
+        self.threads = _named_threads(scope)
         self.at: dict[str, int] = {}  # thread -> number of the event that was sent last
+        self.line = Line(self.send)
+        self.watching: asyncio.Task[None] | None = None
+        try:
+            await super().__call__(scope, receive, send)
+        finally:  # however it ends: nobody else would take it out of the hub
+            await self._leave()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Leave what a browser sends unread: this socket has one direction."""
+        if message["type"] != "websocket.receive":
+            await super().dispatch(message)
+
+    # ------------------------------------------------------------------------------------------------ it comes, it goes
+
+    async def connect(self) -> None:
         try:
             await self._open()
         except Exception:  # the database or the layer is away: the page says so, polls, and tries again
@@ -91,82 +87,86 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         await self.accept()
         await self.send_json({"hello": {"now": timezone.now().isoformat(), "recheck": RECHECK_SECONDS}})
         await self._catch_up()
-        self.watching = [asyncio.create_task(self._watch())]
-        if self.threads:
-            await self._say_where()
-            self.watching.append(asyncio.create_task(self._remind()))
+        reminders().add(self.threads, self)
+        self.line.begin()
+        self.watching = asyncio.create_task(self._watch())
 
-    @_survives
     async def _catch_up(self) -> None:
-        """Name what changed since the page was made: hints of the moment before its socket stood reached nobody."""
+        """Name what changed since the page was made, and where its threads stand: nobody told it of that moment."""
         given = parse_qs(self.scope.get("query_string", b"")).get(b"since", [b""])[0]
-        if not given.isdigit() or len(given) > 12:
+        since = int(given) if given.isdigit() and len(given) <= 12 else None
+        look = database_sync_to_async(_missed, thread_sensitive=False)
+        try:
+            names, standing = await look(self.scope.get("session"), since, self.threads)
+        except Exception:
+            log.exception("A page's socket cannot say what came before it.")
             return
-        look = database_sync_to_async(_changed_since, thread_sensitive=False)
-        if names := await look(self.scope.get("session"), int(given)):
-            await self.send_json({"changed": names})
+        if names:
+            self.line.names(names)
+        for thread, seq in standing.items():
+            self.at[thread] = max(seq, self.at.get(thread, 0))  # it may have heard of a newer one already
+            self.line.at(thread, self.at[thread])
 
     async def disconnect(self, code: int) -> None:
-        for task in self.watching:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        left, self.joined, self.heard = self.joined, set(), set()
+        reminders().remove(self.threads, self)
+        for task in filter(None, [self.watching]):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        await self._leave()
+        await self.line.end()
+        for group in left:
+            try:
+                await hub().leave(group, self)
+            except Exception:
+                log.warning("The channel layer did not let a page leave %s.", group, exc_info=True)
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
-        """Ignore it, unread: this socket has one direction."""
+    # ---------------------------------------------------------------------------------------------------- what it hears
 
-    @_survives
-    async def hints_changed(self, event: dict[str, Any]) -> None:
-        # The layer may deliver what was on its way when a right was lost.
-        if event["group"] in self.heard:
-            await self.send_json({"changed": event["changed"]})
+    def hear(self, message: dict[str, Any]) -> None:
+        """Pass on a message of the hub. The layer may deliver what was on its way when a right was lost."""
+        if message["group"] not in self.heard:
+            return
+        if "frame" in message:
+            frame = stream.Frame(*message["frame"])
+            self.at[frame.thread] = frame.last
+            self.line.frame(frame)
+        else:
+            self.line.names(message["changed"])
 
-    @_survives
-    async def stream_events(self, event: dict[str, Any]) -> None:
-        if event["group"] in self.heard:
-            self.at[event["thread"]] = event["last"]
-            await self.send(text_data=event["frame"])
+    def stands(self, thread: str, seq: int) -> None:
+        """Name the newest event of a watched thread, unless it was the last one sent."""
+        if self.at.get(thread) != seq and stream.group_of(thread) in self.heard:
+            self.at[thread] = seq
+            self.line.at(thread, seq)
 
-    async def _remind(self) -> None:
-        while True:
-            await asyncio.sleep(AT_SECONDS)
-            await self._say_where()
-
-    @_survives
-    async def _say_where(self) -> None:
-        """Name the newest event of each watched thread, unless it was the last one sent."""
-        look = database_sync_to_async(_newest, thread_sensitive=False)
-        seen = [thread for thread in self.threads if stream.group_of(thread) in self.heard]
-        newest = {thread: seq for thread, seq in (await look(seen)).items() if self.at.get(thread) != seq}
-        if newest:
-            self.at |= newest
-            await self.send_json({"at": newest})
+    # ------------------------------------------------------------------------------------------------- what it may hear
 
     async def _join(self, groups: set[str]) -> None:
         for group in groups - self.joined:
-            await self.channel_layer.group_add(group, self.channel_name)
+            await hub().join(group, self)
             self.joined.add(group)
         self.heard = groups & self.joined
 
-    @_survives
-    async def _leave(self) -> None:
-        left, self.joined, self.heard = self.joined, set(), set()
-        for group in left:
-            await self.channel_layer.group_discard(group, self.channel_name)
-
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(RECHECK_SECONDS)
-            await self._recheck()
+            # Not all at once, after a restart brought all pages back in one moment.
+            await asyncio.sleep(RECHECK_SECONDS * random.uniform(0.5, 1))  # noqa: S311
+            try:
+                await self._recheck()
+            except Exception:
+                log.exception("A page's rights could not be looked at again.")
 
-    @_survives
     async def _recheck(self) -> None:
         groups = await self._groups()
         if groups is not None and groups >= self.joined:
             await self._join(groups)
             return
         self.heard &= groups or set()
+        self.line.clear()
         await self.close(code=SIGNED_OUT if groups is None else RIGHT_LOST)
 
     async def _groups(self) -> set[str] | None:
@@ -176,13 +176,8 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         """
         # Not thread-sensitive: all sockets would stand in line for one thread.
         look = database_sync_to_async(_groups_of, thread_sensitive=False)
-        groups: set[str] | None = await look(self.scope.get("session"))
-        if groups is None or not self.threads:
-            return groups
-        see = database_sync_to_async(_may_watch, thread_sensitive=False)
-        if not await see(self.scope.get("session"), self.threads):
-            return NOTHING_THERE
-        return groups | {stream.group_of(thread) for thread in self.threads}
+        groups: set[str] | None = await look(self.scope.get("session"), self.threads)
+        return groups
 
 
 def _reader(session: SessionBase | None) -> Any:
@@ -196,12 +191,20 @@ def _reader(session: SessionBase | None) -> Any:
     return user if user.is_authenticated and user.is_active else None
 
 
-def _groups_of(session: SessionBase | None) -> set[str] | None:
+def _groups_of(session: SessionBase | None, threads: list[str]) -> set[str] | None:
     if (user := _reader(session)) is None:
         return None
-    agents = agents_for(user).values_list("pk", flat=True)
-    groups = {group_of(agent) for agent in agents}
+    agents = list(agents_for(user).values_list("pk", flat=True))
+    if threads and Thread.objects.filter(pk__in=threads, agent__in=agents).count() < len(threads):
+        return NOTHING_THERE
+    groups = {group_of(agent) for agent in agents} | {stream.group_of(thread) for thread in threads}
     return groups | {DESK} if groups or user.is_superuser else set()
+
+
+def _missed(session: SessionBase | None, since: int | None, threads: list[str]) -> tuple[list[str], dict[str, int]]:
+    """Return what changed since a moment, and where threads stand."""
+    names = [] if since is None else _changed_since(session, since)
+    return names, newest(threads) if threads else {}
 
 
 def _changed_since(session: SessionBase | None, moment: int) -> list[str]:
@@ -225,12 +228,3 @@ def _changed_since(session: SessionBase | None, moment: int) -> list[str]:
 def _named_threads(scope: dict[str, Any]) -> list[str]:
     named = parse_qs(scope.get("query_string", b"")).get(b"thread", [])
     return [name.decode("utf-8", "replace").replace("\0", "") for name in dict.fromkeys(named)][:MOST_WATCHED]
-
-
-def _may_watch(session: SessionBase | None, threads: list[str]) -> bool:
-    user = _reader(session)
-    return user is not None and threads_for(user).filter(pk__in=threads).count() == len(threads)
-
-
-def _newest(threads: list[str]) -> dict[str, int]:
-    return {thread: streams.last_seq(thread) for thread in threads}

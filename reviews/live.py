@@ -30,6 +30,7 @@ from reviews import stream
 log = logging.getLogger(__name__)
 
 DESK = "desk"  # the group of hints that belong to no agent
+EVERYTHING = "everything"  # in the place of more names than a page can act on
 GATHER_SECONDS = 0.02  # how long a hint waits for others to go with it
 BATCH_SECONDS = 0.004  # and an event of a stream, whose writer has gathered already, for those of the same write
 MOST_NAMES = 200  # in one message; more go in the next
@@ -39,7 +40,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_\-]{1,80}")
 # A group and names; an event of a stream; or somebody who waits for what came before.
 Item = tuple[str, tuple[str, ...]] | StreamEvent | threading.Event
 
-counts: Counter[str] = Counter()  # "sent" and "lost" messages of this process
+counts: Counter[str] = Counter()  # messages of this process: "sent", "lost", and "overflow" to pages that do not read
 
 
 def publish_on_commit(*names: str, agent: str | None = None) -> None:
@@ -67,6 +68,13 @@ def group_of(agent: str | None) -> str:
     if agent is None:
         return DESK
     return f"agent.{agent}" if _SAFE.fullmatch(agent) else f"agent-{hashlib.sha256(agent.encode()).hexdigest()[:40]}"
+
+
+def overflow() -> None:
+    """Count a message that a page has missed because it does not read; it will see so by the numbers, and ask."""
+    counts["overflow"] += 1
+    if (missed := counts["overflow"]) & (missed - 1) == 0:  # the 1st, 2nd, 4th ...: a page that sleeps is no flood
+        log.warning("A page does not read its socket; %d messages to such pages were dropped so far.", missed)
 
 
 def flush(timeout: float = 5) -> bool:
@@ -125,13 +133,12 @@ class _Gathered:
     def messages(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for thread_id, events in self.events.items():
             group = stream.group_of(thread_id)
-            for last, frame in stream.frames(thread_id, events):
-                told = {"group": group, "thread": thread_id, "last": last, "frame": frame}
-                yield group, {"type": "stream.events", **told}
+            for frame in stream.frames(thread_id, events):
+                yield group, {"group": group, "frame": list(frame)}
         for group, names in self.names.items():
             every = list(names)
             for start in range(0, len(every), MOST_NAMES):
-                yield group, {"type": "hints.changed", "group": group, "changed": every[start : start + MOST_NAMES]}
+                yield group, {"group": group, "changed": every[start : start + MOST_NAMES]}
 
 
 async def _send(group: str, message: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents import streams
 from agents.models import Run, Thread
@@ -37,24 +37,45 @@ def encode(event: StreamEvent) -> str:
     return json.dumps(told, allow_nan=False, separators=(",", ":"))
 
 
-def frames(thread_id: str, events: Iterable[StreamEvent]) -> Iterator[tuple[int, str]]:
-    """Pack events of a thread, in their order, into frames: (number of its last event, JSON)."""
+class Frame(NamedTuple):
+    """Events of a thread, as they go over a socket. ``last``: the number of its last event."""
+
+    thread: str
+    last: int
+    text: str
+
+
+def frames(thread_id: str, events: Iterable[StreamEvent]) -> Iterator[Frame]:
+    """Pack events of a thread, in their order, into frames."""
     packed: list[str] = []
     size = last = 0
     for event in events:
         text = encode(event)
         if packed and size + len(text) > FRAME_BYTES:
-            yield last, _frame(thread_id, packed)
+            yield _frame(thread_id, last, packed)
             packed, size = [], 0
         packed.append(text)
         size += len(text) + 1
         last = event.seq
     if packed:
-        yield last, _frame(thread_id, packed)
+        yield _frame(thread_id, last, packed)
 
 
-def _frame(thread_id: str, packed: Sequence[str]) -> str:
-    return f'{{"thread":{json.dumps(thread_id)},"events":[{",".join(packed)}]}}'
+def _frame(thread_id: str, last: int, packed: Sequence[str]) -> Frame:
+    return Frame(thread_id, last, f"{_head(thread_id)}{','.join(packed)}{_TAIL}")
+
+
+def joined(several: Sequence[Frame]) -> str:
+    """Return the text of one frame that has the events of several, of one thread and in their order."""
+    head = _head(several[0].thread)
+    return f"{head}{','.join(frame.text[len(head) : -len(_TAIL)] for frame in several)}{_TAIL}"
+
+
+_TAIL = "]}"
+
+
+def _head(thread_id: str) -> str:
+    return f'{{"thread":{json.dumps(thread_id)},"events":['
 
 
 def page_after(thread: Thread, after: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -85,6 +86,15 @@ async def test_a_full_channel_says_so_to_the_sender() -> None:
     await layer.send("page", HINT)
     with pytest.raises(ChannelFull):
         await layer.send("page", HINT)
+
+
+async def test_a_channel_that_is_read_stays_in_its_groups_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = ThreadSafeInMemoryLayer()
+    await layer.group_add("inbox", "page")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 2 * layer.group_expiry)
+    await layer.group_send("inbox", HINT)
+    assert await asyncio.wait_for(layer.receive("page"), timeout=60) == HINT
 
 
 @pytest.mark.production

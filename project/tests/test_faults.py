@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -16,13 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from channels_redis.pubsub import RedisPubSubChannelLayer
+from redis.exceptions import RedisError
 from websockets.sync.client import ClientConnection
 
 from project.services import Server, postgres, redis
+from reviews.hub import Hub
 from reviews.tests.browser import desks
 from reviews.tests.browser.caller import Caller, frames
 from reviews.tests.browser.desks import Desk
 from reviews.tests.browser.more_agents import GO
+from reviews.tests.test_hub import Ear
 from reviews.tests.watching import Page
 
 pytestmark = [pytest.mark.production, pytest.mark.crash]
@@ -147,6 +153,28 @@ def _answers(ann: Caller, path: str) -> int:
     while (status := ann.get(path).status_code) == 503 and time.monotonic() < deadline:
         time.sleep(0.1)
     return status
+
+
+async def test_a_web_process_hears_again_when_its_redis_was_restarted() -> None:
+    """Its subscriptions are one for each group, and go with the server that held them."""
+    with of_our_own(redis) as broker:
+        settings = {"address": broker.url, "socket_timeout": None, "socket_connect_timeout": 1}
+        layer = RedisPubSubChannelLayer(hosts=[settings], prefix="again")
+        hub, ear = Hub(layer), Ear()
+        await hub.join("thread", ear)
+        await _heard(layer, ear, "before")
+        await asyncio.to_thread(broker.stop)
+        await asyncio.to_thread(broker.start)
+        await _heard(layer, ear, "after")
+        await layer.flush()
+
+
+async def _heard(layer: RedisPubSubChannelLayer, ear: Ear, said: str) -> None:
+    async with asyncio.timeout(30):
+        while said not in ear.heard:
+            with contextlib.suppress(OSError, RedisError):
+                await layer.group_send("thread", {"group": "thread", "said": said})
+            await asyncio.sleep(0.1)  # nobody tells when the line stands again
 
 
 # ---------------------------------------------------------------------------------------------------------- the streams

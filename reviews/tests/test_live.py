@@ -63,7 +63,7 @@ async def test_a_page_is_greeted_with_the_servers_time(door: Any) -> None:
 
 
 async def test_a_database_that_is_away_keeps_the_door_shut(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(_: Any) -> None:
+    def away(*_: Any) -> None:
         raise DatabaseError("away")
 
     monkeypatch.setattr(consumers, "_groups_of", away)
@@ -206,11 +206,11 @@ async def test_a_check_that_fails_is_logged_and_tried_again(
     honest = consumers._groups_of
     failures: list[int] = []
 
-    def sometimes(session: Any) -> set[str] | None:
+    def sometimes(*asked: Any) -> set[str] | None:
         if len(failures) < 2:
             failures.append(1)
             raise DatabaseError("the connection is closed")
-        return honest(session)
+        return honest(*asked)
 
     async with connected(door("ann")) as ann:
         monkeypatch.setattr(consumers, "_groups_of", sometimes)
@@ -274,7 +274,7 @@ def test_every_agents_name_makes_a_group_of_its_own(name: str) -> None:
 def test_groups_follow_the_grants(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.root)
-    assert consumers._groups_of(client.session) == {
+    assert consumers._groups_of(client.session, []) == {
         live.DESK,
         *map(live.group_of, Agent.objects.values_list("pk", flat=True)),
     }

@@ -22,8 +22,8 @@ from agents.models import Run, RunEvent
 from agents.outcome import StreamEvent
 from agents.streams.events import Told
 from agents.tests import graphs
-from reviews import consumers, live, stream, tasks, threads
-from reviews.models import Grant
+from reviews import consumers, live, reminders, stream, tasks, threads
+from reviews.models import Grant, Role
 from reviews.tests.cast import Cast
 from reviews.tests.sockets import Socket, closes_with, connected, doorman, stored
 from reviews.tests.watching import Page, events_of
@@ -117,6 +117,65 @@ async def test_who_loses_the_right_hears_no_more(cast: Cast, door: Any, monkeypa
         assert await closes_with(ann) == consumers.RIGHT_LOST
 
 
+async def test_who_loses_the_right_takes_nothing_from_those_beside(
+    cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pages of one process, in the same groups of its hub: each hears what its own reader may."""
+    monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.05)
+    async with connected(door("ann", watch(cast))) as ann, connected(door("aude", watch(cast))) as aude:
+        for page in (ann, aude):
+            assert await page.receive_json_from() == {"at": {cast.thread.pk: 0}}
+        await stored(Grant.objects.exclude(role=Role.AUDITOR).delete)
+        assert await closes_with(ann) == consumers.RIGHT_LOST
+        consumers.RECHECK_SECONDS = 60
+        (event,) = await stored(lambda: tell(cast, *words("still told")))
+        live.show(event)
+        assert events_of(await aude.receive_json_from()) == [event]
+        assert not [said for said in await everything(ann) if said["type"] != "websocket.close"]
+    layer = get_channel_layer()
+    assert layer is not None
+    assert layer.groups == {}  # the last page that leaves takes the process with it
+
+
+async def everything(socket: Socket) -> list[dict[str, Any]]:
+    """Return what came until it is quiet."""
+    messages = []
+    while not await socket.receive_nothing(QUIET):
+        messages.append(await socket.receive_output())
+    return messages
+
+
+async def test_one_question_asks_for_all_pages_where_their_streams_stand(
+    cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reminders, "AT_SECONDS", 0.05)
+    asked: list[list[str]] = []
+
+    def counted(threads: list[str]) -> dict[str, int]:
+        asked.append(threads)
+        return honest(threads)
+
+    honest = reminders.newest
+    async with connected(door("ann", watch(cast))) as ann, connected(door("aude", watch(cast))) as aude:
+        for page in (ann, aude):
+            await page.receive_json_from()
+        monkeypatch.setattr(reminders, "newest", counted)
+        await stored(lambda: tell(cast, *words("never pushed")))
+        for page in (ann, aude):
+            assert await page.receive_json_from() == {"at": {cast.thread.pk: 1}}
+        assert {tuple(threads) for threads in asked} == {(cast.thread.pk,)}
+    asked.clear()
+    await asyncio.sleep(QUIET)
+    assert asked == []  # nobody watches
+
+
+def test_the_newest_numbers_of_many_threads_are_one_statement(cast: Cast, django_assert_num_queries: Any) -> None:
+    tell(cast, *words("one", "two"))
+    quiet = threads.start_thread(cast.olga, "support", text="hi", submit_token="t")
+    with django_assert_num_queries(1):
+        assert reminders.newest([cast.thread.pk, quiet, "nothing"]) == {cast.thread.pk: 2, quiet: 0}
+
+
 async def test_who_signs_out_hears_no_more(cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """HC-35, for a stream: nothing that is told afterwards reaches the page."""
     monkeypatch.setattr(consumers, "RECHECK_SECONDS", 0.05)
@@ -136,7 +195,7 @@ async def test_who_signs_out_hears_no_more(cast: Cast, door: Any, monkeypatch: p
 async def test_a_page_is_told_where_the_stream_stands_so_a_lost_last_event_is_missed(
     cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "AT_SECONDS", 0.05)
+    monkeypatch.setattr(reminders, "AT_SECONDS", 0.05)
     async with connected(door("ann", watch(cast))) as ann:
         assert await ann.receive_json_from() == {"at": {cast.thread.pk: 0}}
         await stored(lambda: tell(cast, *words("never pushed")))
@@ -265,7 +324,7 @@ async def test_a_layer_over_capacity_loses_pushes_and_no_page_loses_words(
     assert live.counts["overflow"] >= 400
     waking = Page(awake.get, cast.thread.pk)
     for _ in range(100):
-        frame = json.loads((await layer.receive(sleeper))["frame"])
+        frame = json.loads((await layer.receive(sleeper))["frame"][2])
         await database_sync_to_async(waking.push)(frame)
     await database_sync_to_async(waking.ask)()
     assert waking.screen.bubbles() == awake.screen.bubbles()
@@ -275,7 +334,7 @@ async def test_a_connection_that_broke_between_two_looks_is_replaced(
     cast: Cast, door: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HC-38: the consumer answers after the loss of its connection without a traceback."""
-    monkeypatch.setattr(consumers, "AT_SECONDS", 0.05)
+    monkeypatch.setattr(reminders, "AT_SECONDS", 0.05)
     async with connected(door("ann", watch(cast))) as ann:
         await ann.receive_json_from()
         await database_sync_to_async(lambda: connection.close(), thread_sensitive=False)()
@@ -293,10 +352,10 @@ def test_frames_are_strict_json_below_64_kib_in_order(cast: Cast) -> None:
     )
     packed = list(stream.frames(cast.thread.pk, told))
     assert len(packed) == 5
-    assert max(len(frame) for _, frame in packed) < 65_536
-    read = [json.loads(frame, parse_constant=pytest.fail) for _, frame in packed]
+    assert max(len(frame.text) for frame in packed) < 65_536
+    read = [json.loads(frame.text, parse_constant=pytest.fail) for frame in packed]
     assert [event["seq"] for frame in read for event in frame["events"]] == [1, 2, 3, 4, 5, 6]
-    assert [last for last, _ in packed] == [frame["events"][-1]["seq"] for frame in read]
+    assert [frame.last for frame in packed] == [frame["events"][-1]["seq"] for frame in read]
 
 
 def test_arguments_never_go_out_with_a_stream_or_its_snapshot(cast: Cast, worker: None) -> None:

@@ -48,7 +48,8 @@
   function refetch(names) {
     for (const region of document.querySelectorAll("[data-live]")) {
       const shown = region.dataset.live.split(" ");
-      if (!names || shown.some((name) => names.has(name))) region.dispatchEvent(new CustomEvent("changed"));
+      const isMeant = !names || names.has("everything") || shown.some((name) => names.has(name));
+      if (isMeant) region.dispatchEvent(new CustomEvent("changed"));
     }
   }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from playwright.sync_api import WebSocketRoute, expect
 
+from reviews.live import EVERYTHING
 from reviews.tests.browser.people import SOON, Person
 
 LINE = "#line"
@@ -46,6 +48,18 @@ def test_a_new_question_is_announced_and_moves_nothing(ann: Person, ben: Person)
     bar.get_by_role("link", name="Show it").click()
     expect(rows).to_have_count(before + 1)
     expect(bar).to_contain_text("Nothing new.")
+
+
+def test_a_page_that_missed_too_much_asks_for_all_it_shows(ann: Person, ben: Person) -> None:
+    lines: list[WebSocketRoute] = []
+    page = ann.page
+    page.route_web_socket(re.compile("/ws/"), lambda line: lines.append(line))
+    ann.open("/?agent=naming")
+    expect(page.locator(LINE)).to_have_text("Live")
+    ben.start("naming", "Find a name for the old chair.")
+    expect(page.locator("#live")).to_contain_text("Nothing new.")
+    lines[0].send(json.dumps({"changed": [EVERYTHING]}))
+    expect(page.locator("#live")).to_contain_text("1 new", timeout=SOON)
 
 
 def test_a_row_that_somebody_else_decided_stays_and_goes_grey(ann: Person, ben: Person) -> None:
