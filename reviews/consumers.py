@@ -76,7 +76,7 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
             await self.close(code=UNAVAILABLE)
 
     async def _open(self) -> None:
-        groups = await self._groups()
+        user, groups = await self._groups()
         if groups is None:
             await self.close(code=SIGNED_OUT)
             return
@@ -86,18 +86,18 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         await self._join(groups)
         await self.accept()
         await self.send_json({"hello": {"now": timezone.now().isoformat(), "recheck": RECHECK_SECONDS}})
-        await self._catch_up()
+        await self._catch_up(user)
         reminders().add(self.threads, self)
         self.line.begin()
         self.watching = asyncio.create_task(self._watch())
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, user: Any) -> None:
         """Name what changed since the page was made, and where its threads stand: nobody told it of that moment."""
         given = parse_qs(self.scope.get("query_string", b"")).get(b"since", [b""])[0]
         since = int(given) if given.isdigit() and len(given) <= 12 else None
         look = database_sync_to_async(_missed, thread_sensitive=False)
         try:
-            names, standing = await look(self.scope.get("session"), since, self.threads)
+            names, standing = await look(user, since, self.threads)
         except Exception:
             log.exception("A page's socket cannot say what came before it.")
             return
@@ -161,7 +161,7 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
                 log.exception("A page's rights could not be looked at again.")
 
     async def _recheck(self) -> None:
-        groups = await self._groups()
+        _, groups = await self._groups()
         if groups is not None and groups >= self.joined:
             await self._join(groups)
             return
@@ -169,15 +169,15 @@ class PageConsumer(AsyncJsonWebsocketConsumer):
         self.line.clear()
         await self.close(code=SIGNED_OUT if groups is None else RIGHT_LOST)
 
-    async def _groups(self) -> set[str] | None:
-        """Return the groups this page may be in, None when nobody is signed in (any more).
+    async def _groups(self) -> tuple[Any, set[str] | None]:
+        """Return the reader and the groups this page may be in; None when nobody is signed in (any more).
 
         NOTHING_THERE when it asks for a thread that its reader may not see.
         """
         # Not thread-sensitive: all sockets would stand in line for one thread.
         look = database_sync_to_async(_groups_of, thread_sensitive=False)
-        groups: set[str] | None = await look(self.scope.get("session"), self.threads)
-        return groups
+        found: tuple[Any, set[str] | None] = await look(self.scope.get("session"), self.threads)
+        return found
 
 
 def _reader(session: SessionBase | None) -> Any:
@@ -191,26 +191,24 @@ def _reader(session: SessionBase | None) -> Any:
     return user if user.is_authenticated and user.is_active else None
 
 
-def _groups_of(session: SessionBase | None, threads: list[str]) -> set[str] | None:
+def _groups_of(session: SessionBase | None, threads: list[str]) -> tuple[Any, set[str] | None]:
     if (user := _reader(session)) is None:
-        return None
+        return None, None
     agents = list(agents_for(user).values_list("pk", flat=True))
     if threads and Thread.objects.filter(pk__in=threads, agent__in=agents).count() < len(threads):
-        return NOTHING_THERE
+        return user, NOTHING_THERE
     groups = {group_of(agent) for agent in agents} | {stream.group_of(thread) for thread in threads}
-    return groups | {DESK} if groups or user.is_superuser else set()
+    return user, groups | {DESK} if groups or user.is_superuser else set()
 
 
-def _missed(session: SessionBase | None, since: int | None, threads: list[str]) -> tuple[list[str], dict[str, int]]:
+def _missed(user: Any, since: int | None, threads: list[str]) -> tuple[list[str], dict[str, int]]:
     """Return what changed since a moment, and where threads stand."""
-    names = [] if since is None else _changed_since(session, since)
+    names = [] if since is None else _changed_since(user, since)
     return names, newest(threads) if threads else {}
 
 
-def _changed_since(session: SessionBase | None, moment: int) -> list[str]:
+def _changed_since(user: Any, moment: int) -> list[str]:
     """Return the names of what changed since ``moment`` (Unix seconds, rounded down), as hints would have named it."""
-    if (user := _reader(session)) is None:
-        return []
     since = datetime.fromtimestamp(moment - CLOCKS_APART, UTC)
     threads = threads_for(user).filter(updated_at__gte=since).order_by("-updated_at")
     newer = Q()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
-from channels.layers import BaseChannelLayer, channel_layers
+from channels.layers import BaseChannelLayer, channel_layers, get_channel_layer
 from channels.testing import WebsocketCommunicator
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
@@ -206,7 +206,7 @@ async def test_a_check_that_fails_is_logged_and_tried_again(
     honest = consumers._groups_of
     failures: list[int] = []
 
-    def sometimes(*asked: Any) -> set[str] | None:
+    def sometimes(*asked: Any) -> Any:
         if len(failures) < 2:
             failures.append(1)
             raise DatabaseError("the connection is closed")
@@ -255,6 +255,18 @@ def test_a_layer_that_hangs_is_given_up(cast: Cast, monkeypatch: pytest.MonkeyPa
     assert live.counts["lost"] == before + 1
 
 
+async def test_a_page_whose_server_gave_it_up_is_out_of_all_groups(cast: Cast, door: Any) -> None:
+    """Daphne cancels what does not end in time; no disconnect comes then."""
+    layer = get_channel_layer()
+    assert layer is not None
+    socket = door("ann", f"/ws/?thread={cast.thread.pk}")
+    await socket.connect()
+    assert len(layer.groups) == 3  # her agent's, the desk's, the thread's
+    socket.future.cancel()
+    await asyncio.wait([socket.future])
+    assert layer.groups == {}
+
+
 async def test_a_full_channel_starves_nobody_else(door: Any) -> None:
     """HC-38: one page does not read; the other hears everything. What is decided never depends on a push."""
     async with connected(door("ann")) as ann, connected(door("aude")) as aude:
@@ -274,7 +286,6 @@ def test_every_agents_name_makes_a_group_of_its_own(name: str) -> None:
 def test_groups_follow_the_grants(cast: Cast) -> None:
     client = Client()
     client.force_login(cast.root)
-    assert consumers._groups_of(client.session, []) == {
-        live.DESK,
-        *map(live.group_of, Agent.objects.values_list("pk", flat=True)),
-    }
+    user, groups = consumers._groups_of(client.session, [])
+    assert user == cast.root
+    assert groups == {live.DESK, *map(live.group_of, Agent.objects.values_list("pk", flat=True))}
