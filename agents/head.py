@@ -13,11 +13,16 @@ from typing import Any
 
 from agents.asks import Waiting, asks_of
 from agents.breakpoints import breakpoint_ask, messages_of, open_calls
-from agents.models import Checkpoint, CheckpointWrite
 from agents.outcome import Ask
 from agents.registry import Registered
+from agents.statements import execute
 
 __all__ = ["Head", "messages_of", "open_calls", "read_head", "stored_by"]
+
+_STORED = """
+select (select count(*) from agents_checkpoint where thread_id = %s and run_id = %s)
+     + (select count(*) from agents_checkpointwrite where thread_id = %s and run_id = %s and channel <> '__interrupt__')
+"""
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,8 @@ def read_head(agent: Registered, thread_id: str, run_id: str) -> Head:
 
 def stored_by(thread_id: str, run_id: str) -> int:
     """Count the rows that bear a run's id, interrupts left out: nothing lands by asking."""
-    mine = {"thread_id": thread_id, "run_id": run_id}
-    writes = CheckpointWrite.objects.filter(**mine).exclude(channel="__interrupt__")
-    return Checkpoint.objects.filter(**mine).count() + writes.count()
+    [(count,)] = execute(_STORED, [thread_id, run_id, thread_id, run_id])
+    return int(count)
 
 
 def _unfinished(tasks: Sequence[Any], writes: Sequence[Any]) -> bool:

@@ -15,13 +15,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Case, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from agents import stored, streams
 from agents.models import Run, Thread, ToolExecution, ToolPermit
 from agents.outcome import CallKey, CallPermit, Outcome, Permit, canonical_bytes, from_canonical
+from agents.statements import execute
 
 # Answers and replays go before messages: a question that is answered must not wait behind small talk.
 _QUEUE_ORDER = Case(
@@ -87,7 +88,7 @@ def enqueue(
     ``position``: its place among those of its kind; last when none is given. ``follows``: the run it belongs to.
     Joins the caller's transaction: a decision and its resume run are stored together or not at all.
     """
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         # Locks the thread, so that positions are given in one order and no two callers share one.
         if not Thread.objects.filter(pk=thread_id).update(updated_at=Now()):
             raise UnknownThread(f"There is no thread {thread_id}.")
@@ -221,51 +222,69 @@ def claimable(limit: int = 100) -> list[str]:
     )
 
 
+_DUE = """
+r.thread_id = $thread and (r.status = 'running'
+    or r.status = 'pending' and (r.kind in ('resume', 'replay') or not $waits and not $stuck))
+"""
+_TAKE = """
+update agents_thread as t set holder = %s, token = token + 1, lease_until = $end, status = 'busy', updated_at = $now
+where id = %s and (holder = '' or lease_until < $now) and exists (select 1 from agents_run r where $due)
+returning agent_id, token
+"""
+# In the order of _QUEUE_ORDER.
+_START = """
+update agents_run set status = 'running', token = %s, attempts = attempts + 1, started_at = $now where id = (
+    select r.id from agents_run r join agents_thread t on t.id = %s where $due
+    order by case when r.status = 'running' then 0 when r.kind in ('resume', 'replay') then 1 else 2 end, position, r.id
+    limit 1
+) and status in ('pending', 'running')
+returning id, kind, payload, context, author, attempts, stop
+"""
+_CLOCK = {
+    "postgresql": {"$now": "statement_timestamp()", "$end": "statement_timestamp() + interval '1 second' * $lease"},
+    "sqlite": {
+        "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')",
+        "$end": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '+$lease seconds')",
+    },
+}
+
+
+def _sql(text: str) -> str:
+    parts = {"$due": _DUE, "$thread": "t.id", "$waits": "t.waits", "$stuck": "t.stuck", **_CLOCK[connection.vendor]}
+    for name, part in {**parts, "$lease": f"{settings.LEASE_SECONDS:.3f}"}.items():
+        text = text.replace(name, part)
+    return text
+
+
 def claim(thread_id: str, worker: str) -> Lease | None:
-    """Take the thread and its next run, or None when somebody holds it or nothing is due."""
-    try:
-        with transaction.atomic():
-            return _claim(thread_id, worker)
-    except _NothingDue:
-        return None
+    """Take the thread and its next run, or None when somebody holds it or nothing is due.
+
+    By hand: a click waits for it, and twice in each task.
+    """
+    with transaction.atomic():
+        for agent, token in execute(_sql(_TAKE), [worker, thread_id]):
+            for row in execute(_sql(_START), [token, thread_id]):
+                return _lease(thread_id, agent, token, worker, row)
+            transaction.set_rollback(True)  # its message was cancelled between the two statements
+    return None
 
 
-class _NothingDue(Exception):
-    """Rolls the claim back."""
-
-
-def _claim(thread_id: str, worker: str) -> Lease | None:
-    taken = Thread.objects.filter(_free(), pk=thread_id).update(
-        holder=worker, token=F("token") + 1, lease_until=_lease_end(), status=Thread.Status.BUSY, updated_at=Now()
-    )
-    if not taken:
-        return None
-    thread = Thread.objects.get(pk=thread_id)
-    run = _ordered(Run.objects.filter(_runnable(thread_id, Q(thread__waits=False, thread__stuck=False)))).first()
-    if run is None:
-        raise _NothingDue
-    started = Run.objects.filter(pk=run.pk, status__in=Run.ACTIVE).update(
-        status=Run.Status.RUNNING, token=thread.token, attempts=F("attempts") + 1, started_at=Now()
-    )
-    if not started:
-        raise _NothingDue
-    return _lease(thread, run, worker)
-
-
-def _lease(thread: Thread, run: Run, worker: str) -> Lease:
+def _lease(thread_id: str, agent: str, token: int, worker: str, row: tuple[Any, ...]) -> Lease:
+    run_id, kind, payload, context, author, attempt, stop = row
+    run_key = uuid.UUID(str(run_id))  # SQLite has no type for it
     return Lease(
-        thread_id=thread.pk,
-        agent=thread.agent_id,
-        run_id=str(run.pk),
-        kind=run.kind,
-        payload=run.payload,
-        permits=permits_of(run.pk),
-        token=thread.token,
-        attempt=run.attempts + 1,
+        thread_id=thread_id,
+        agent=agent,
+        run_id=str(run_key),
+        kind=kind,
+        payload=None if payload is None else from_canonical(payload),
+        permits=permits_of(run_key) if kind == Run.Kind.RESUME else (),
+        token=token,
+        attempt=attempt,
         worker=worker,
-        author=run.author,
-        context=run.context,
-        stop=run.stop,
+        author=author,
+        context=None if context is None else from_canonical(context),
+        stop=stop,
     )
 
 
@@ -326,7 +345,7 @@ def finish(outcome: Outcome) -> bool:
     Called inside the transaction of ``intake.record_outcome``, or from a shell.
     """
     waits = bool(outcome.asks)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         held = Thread.objects.filter(pk=outcome.thread_id, token=outcome.token).exclude(holder="")  # closed once
         freed = held.update(
             holder="",

@@ -8,17 +8,18 @@ from urllib.parse import urlsplit
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 
+import django
 from channels.routing import ProtocolTypeRouter, URLRouter
 from channels.security.websocket import WebsocketDenier
 from channels.sessions import SessionMiddlewareStack
 from django.conf import settings
-from django.core.asgi import get_asgi_application
 from django.http.request import split_domain_port, validate_host
 from django.urls import path
 
-pages = get_asgi_application()  # sets Django up; whatever touches models is imported after it
+django.setup()  # whatever touches models is imported after it
 
 from project.backpressure import Patient
+from project.handler import PageHandler
 from reviews.consumers import PageConsumer
 
 
@@ -62,7 +63,7 @@ def _place(origin: str) -> str | None:
 
 application = ProtocolTypeRouter(
     {
-        "http": pages,
+        "http": PageHandler(),
         "websocket": SameOriginOnly(Patient(SessionMiddlewareStack(URLRouter([path("ws/", PageConsumer.as_asgi())])))),
     }
 )

@@ -12,8 +12,11 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
+from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+
+TRANSPORT_ALIASES["embedded"] = "project.broker:Transport"
 
 app = Celery("countersign")
 app.config_from_object("django.conf:settings", namespace="CELERY")

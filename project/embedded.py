@@ -22,6 +22,7 @@ from typing import IO
 HOST = "127.0.0.1"
 WORKERS = 4  # threads that run agents
 DRAIN_SECONDS = 5.0  # for runs to reach a safe point after Ctrl-C; what does not is taken up again at the next start
+SWITCH_SECONDS = 0.0005  # a thread that waits for its turn asks for it after this; ten times that is Python's own
 LEAVE_SECONDS = 12.0  # from Ctrl-C to the end, whatever hangs
 
 
@@ -40,6 +41,7 @@ def main() -> int:
     except CannotStart as reason:
         print(f"Countersign did not start. {reason}", file=sys.stderr)
         return 1
+    sys.setswitchinterval(SWITCH_SECONDS)
     worker = Worker()
     serve(port, ctrl_c, worker.start)
     print("\nStopping; what is under way is kept and goes on at the next start.", flush=True)

@@ -15,7 +15,7 @@ from django.utils import timezone
 from reviews import diffs
 from reviews.chain import Kind, link
 from reviews.diffs import Change
-from reviews.models import AuditEntry, Decision, Grant, Role, agents_for
+from reviews.models import AuditEntry, Decision, Grant, Role, names_for
 
 
 def readable_by(user: Any) -> QuerySet[AuditEntry]:
@@ -23,7 +23,7 @@ def readable_by(user: Any) -> QuerySet[AuditEntry]:
     rows = AuditEntry.objects.all()
     if user.is_superuser:
         return rows
-    own = Q(agent__in=agents_for(user, Role.AUDITOR))
+    own = Q(agent__in=names_for(user, Role.AUDITOR))
     everywhere = Grant.objects.filter(group__user=user.pk, role=Role.AUDITOR, agent__isnull=True)
     return rows.filter(own | Q(agent__isnull=True) if everywhere.exists() else own)
 

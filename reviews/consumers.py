@@ -23,7 +23,7 @@ from reviews import looks, stream
 from reviews.hub import hub
 from reviews.lines import Line
 from reviews.live import DESK, group_of
-from reviews.models import Interrupt, Look, agents_for, threads_for
+from reviews.models import Interrupt, Look, names_for, threads_for
 from reviews.reminders import newest, reminders
 
 log = logging.getLogger(__name__)
@@ -194,7 +194,7 @@ def _reader(session: SessionBase | None) -> Any:
 def _groups_of(session: SessionBase | None, threads: list[str]) -> tuple[Any, set[str] | None]:
     if (user := _reader(session)) is None:
         return None, None
-    agents = list(agents_for(user).values_list("pk", flat=True))
+    agents = names_for(user)
     if threads and Thread.objects.filter(pk__in=threads, agent__in=agents).count() < len(threads):
         return user, NOTHING_THERE
     groups = {group_of(agent) for agent in agents} | {stream.group_of(thread) for thread in threads}

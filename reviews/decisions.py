@@ -24,7 +24,7 @@ from reviews import audit, dialects, live
 from reviews.audit import CallFacts, Kind, On, may_run, words_of
 from reviews.dialects import TOOL_DIALECTS, UNSET, VERDICTS, Problem, Proposal, Verdict
 from reviews.dialects.answering import is_blank
-from reviews.models import Action, AuditEntry, Decision, Draft, Interrupt
+from reviews.models import Action, AuditEntry, Decision, Draft, Interrupt, Role, names_for
 from reviews.people import roles_of
 from reviews.strict_json import same
 from reviews.tasks import wake_on_commit
@@ -143,7 +143,7 @@ class _Attempt:
         row = rows.prefetch_related("actions").filter(pk=interrupt_id).first()
         if row is None:
             raise NotVisible(f"There is no interrupt {interrupt_id}.")
-        if not Interrupt.objects.decidable_by(self.user).filter(pk=row.pk).exists():
+        if row.agent_id not in names_for(self.user, Role.REVIEWER):
             self._log(Kind.REFUSED, row, code="no right")
             raise NotAllowed(f"{self.user.get_username()} may not decide for {row.agent_id}.")
         return row
@@ -190,18 +190,19 @@ class _Attempt:
         )
         if not taken:
             raise _LostRace
-        decisions = self._write_decisions(row, proposal.dialect, verdicts)
+        role = self._role(row)
+        decisions = self._write_decisions(row, proposal.dialect, verdicts, role)
         run_id = self._enqueue(row, dialects.answer(proposal, verdicts), decisions)
         Interrupt.objects.filter(pk=row.pk).update(resume=run_id)
         Draft.objects.filter(user=self.user, action__interrupt=row).delete()
-        self._log_decided(row, decisions, run_id)
+        entry = self._log_decided(row, decisions, run_id, role)
         wake_on_commit(row.thread_id)
         names = ("inbox", f"inbox-{row.pk}", f"interrupt-{row.pk}", f"thread-{row.thread_id}")
         live.publish_on_commit(*names, agent=row.agent_id)
-        return receipt_of(Interrupt.objects.select_related("decided_by").get(pk=row.pk))
+        at: Any = Interrupt.objects.values_list("decided_at", flat=True).get(pk=row.pk)
+        return Receipt(row.pk, self.user.get_username(), at, tuple(one.verdict for one in decisions), run_id, entry)
 
-    def _write_decisions(self, row: Interrupt, dialect: str, verdicts: Sequence[Verdict]) -> list[Decision]:
-        role = self._role(row)
+    def _write_decisions(self, row: Interrupt, dialect: str, verdicts: Sequence[Verdict], role: str) -> list[Decision]:
         return Decision.objects.bulk_create(
             _decision(action, verdict, dialect, user=self.user, role=role)
             for action, verdict in zip(row.actions.all(), verdicts, strict=True)
@@ -230,7 +231,7 @@ class _Attempt:
     def _role(self, row: Interrupt) -> str:
         return next(iter(roles_of(self.user, row.agent_id)), "")
 
-    def _log_decided(self, row: Interrupt, decisions: Sequence[Decision], run_id: str) -> None:
+    def _log_decided(self, row: Interrupt, decisions: Sequence[Decision], run_id: str, role: str) -> int:
         secrets = {
             name: value
             for decision in decisions
@@ -239,9 +240,9 @@ class _Attempt:
         }
         calls = [audit.told(decision.action, decision) for decision in decisions]
         on = On(interrupt=row, calls=calls, before=OPEN, after=DECIDED, facts={"run": run_id})
-        audit.append(
-            Kind.DECIDED, on=on, user=self.user, role=self._role(row), signed_in=self.signed_in, secrets=secrets
-        )
+        return audit.append(
+            Kind.DECIDED, on=on, user=self.user, role=role, signed_in=self.signed_in, secrets=secrets
+        ).seq
 
     def _log_forged(self, row: Interrupt, forged: Sequence[Problem], verdicts: Sequence[Verdict]) -> None:
         at = {problem.position for problem in forged}

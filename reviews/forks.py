@@ -19,7 +19,7 @@ from agents.models import Run, Thread
 from agents.outcome import digest
 from reviews import audit, live, tasks
 from reviews.audit import Kind, On
-from reviews.models import Decision, Interrupt, Role, agents_for
+from reviews.models import Decision, Interrupt, Role, names_for
 from reviews.people import name_of, roles_of
 
 LONGEST_MESSAGE = 100_000  # characters
@@ -83,7 +83,7 @@ def stamp(sheet: SafetySheet) -> str:
 
 
 def may_fork(user: Any, thread: Thread) -> bool:
-    return agents_for(user, Role.OPERATOR).filter(pk=thread.agent_id).exists()
+    return thread.agent_id in names_for(user, Role.OPERATOR)
 
 
 def fork(user: Any, thread: Thread, checkpoint_id: str, wish: Wish, *, seen: str, submit_token: str) -> str:
@@ -221,7 +221,7 @@ def _withdraw(row: Interrupt, reason: str) -> None:
 
 def may_correct(user: Any, row: Interrupt) -> bool:
     """Say whether somebody may fork before a rejected action: operators, and those who may decide it."""
-    return agents_for(user, Role.OPERATOR, Role.REVIEWER).filter(pk=row.agent_id).exists()
+    return row.agent_id in names_for(user, Role.OPERATOR, Role.REVIEWER)
 
 
 def was_rejected(row: Interrupt) -> bool:

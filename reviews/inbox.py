@@ -13,7 +13,7 @@ from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Sub
 from django.utils import timezone
 
 from reviews import looks
-from reviews.models import Action, Decision, Interrupt, agents_for
+from reviews.models import Action, Decision, Interrupt, Role, agents_for, names_for
 from reviews.paging import Page, by_time
 
 AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
@@ -206,11 +206,23 @@ def _facet(filters: Filters, name: str, shown: tuple[str, str, int]) -> Facet:
     return Facet(value, word, count, filters.address(**{name: "" if chosen else value}), chosen)
 
 
-def next_open(user: Any, filters: Filters, *, besides: int) -> Interrupt | None:
-    """Return the oldest row in the filter that ``user`` may decide and nobody else looks at, other than ``besides``."""
-    may_decide = Interrupt.objects.decidable_by(user).values("pk")
-    rows = found(user, filters).filter(~looks.by_others(user), pk__in=may_decide, held_code="")
-    return rows.exclude(pk=besides).order_by("created_at", "pk").first()
+def next_of_pause(user: Any, interrupt: Interrupt) -> int | None:
+    """Return the key of the first other question of the same pause that is open and nobody else looks at."""
+    if not interrupt.checkpoint_id:
+        return None
+    beside = Interrupt.objects.visible_to(user).open().exclude(pk=interrupt.pk)
+    rows = beside.filter(thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id)
+    return rows.filter(~looks.by_others(user)).order_by("pk").values_list("pk", flat=True).first()
+
+
+def next_open(user: Any, filters: Filters, *, besides: int) -> int | None:
+    """Return the key of the oldest row in the filter that ``user`` may decide and nobody else looks at.
+
+    ``besides``: another than this one.
+    """
+    rows = found(user, filters).filter(agent__in=names_for(user, Role.REVIEWER), held_code="")
+    rows = rows.filter(~looks.by_others(user))
+    return rows.exclude(pk=besides).order_by("created_at", "pk").values_list("pk", flat=True).first()
 
 
 def decided_today(user: Any) -> int:

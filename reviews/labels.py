@@ -10,7 +10,7 @@ from django.db.models import OuterRef, Subquery
 
 from agents.models import Checkpoint, Thread
 from reviews import live
-from reviews.models import Label, Role, agents_for
+from reviews.models import Label, Role, names_for
 
 LONGEST = 80  # characters of a name
 LONGEST_NOTE = 2_000
@@ -23,7 +23,7 @@ class Refused(Exception):
 
 def may_label(user: Any, thread: Thread) -> bool:
     """Say whether somebody acts on this thread: auditors only read."""
-    return agents_for(user, Role.REVIEWER, Role.OPERATOR).filter(pk=thread.agent_id).exists()
+    return thread.agent_id in names_for(user, Role.REVIEWER, Role.OPERATOR)
 
 
 def of(thread: Thread) -> Any:
@@ -60,7 +60,7 @@ def _check(name: str, note: str) -> None:
 
 def remove(user: Any, label: Label) -> None:
     """Take a label away: its author's, or anybody's for operators. Raises PermissionDenied."""
-    operates = agents_for(user, Role.OPERATOR).filter(pk=label.thread.agent_id).exists()
+    operates = label.thread.agent_id in names_for(user, Role.OPERATOR)
     if not operates and not (label.author_id == user.pk and may_label(user, label.thread)):
         raise PermissionDenied("Only its author or an operator takes a label away.")
     agent = label.thread.agent_id

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.db import models
+from django.db import connection, models
 from django.db.models.functions import Now
 
 from agents.fields import CanonicalField
@@ -38,30 +38,45 @@ class Grant(models.Model):
         return f"{self.group}: {self.role} of {self.agent or 'all agents'}"
 
 
-def agents_for(user: Any, *roles: str) -> models.QuerySet[Agent]:
-    """Return the agents for which ``user`` has one of ``roles`` (any role when none is named)."""
+_GRANTED = """
+select a.name from agents_agent a where exists (
+    select 1 from reviews_grant g join auth_user_groups m on m.group_id = g.group_id
+    where m.user_id = %s and (g.agent_id = a.name or g.agent_id is null) and g.role in ({roles}))
+"""
+
+
+def names_for(user: Any, *roles: str) -> list[str]:
+    """Return the names of the agents for which ``user`` has one of ``roles`` (any role when none is named).
+
+    By hand, and not as a part of each query: every page asks several times, and the ORM takes longer to write this
+    than the database to answer.
+    """
     if not user.is_active or not user.is_authenticated:
-        return Agent.objects.none()
+        return []
     if user.is_superuser:
-        return Agent.objects.all()
-    grants = Grant.objects.filter(group__user=user)
-    if roles:
-        grants = grants.filter(role__in=roles)
-    return Agent.objects.filter(
-        models.Q(grants__in=grants) | models.Exists(grants.filter(agent__isnull=True))
-    ).distinct()
+        return list(Agent.objects.values_list("pk", flat=True))
+    asked = roles or Role.values
+    sql = _GRANTED.format(roles=", ".join(["%s"] * len(asked)))
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [user.pk, *map(str, asked)])
+        return [name for (name,) in cursor.fetchall()]
+
+
+def agents_for(user: Any, *roles: str) -> models.QuerySet[Agent]:
+    """Return the agents of ``names_for``."""
+    return Agent.objects.filter(pk__in=names_for(user, *roles))
 
 
 def threads_for(user: Any, *roles: str) -> models.QuerySet[Thread]:
-    return Thread.objects.filter(agent__in=agents_for(user, *roles))
+    return Thread.objects.filter(agent__in=names_for(user, *roles))
 
 
 class InterruptQuerySet(models.QuerySet["Interrupt"]):
     def visible_to(self, user: Any) -> Self:
-        return self.filter(agent__in=agents_for(user))
+        return self.filter(agent__in=names_for(user))
 
     def decidable_by(self, user: Any) -> Self:
-        return self.filter(agent__in=agents_for(user, Role.REVIEWER))
+        return self.filter(agent__in=names_for(user, Role.REVIEWER))
 
     def open(self) -> Self:
         return self.filter(status=Interrupt.Status.OPEN)
@@ -219,7 +234,7 @@ class Draft(models.Model):
 class LookQuerySet(models.QuerySet["Look"]):
     def visible_to(self, user: Any) -> Self:
         """Marks on what ``user`` may see, that still count. One's own are among them."""
-        return self.filter(interrupt__agent__in=agents_for(user), until__gt=Now())
+        return self.filter(interrupt__agent__in=names_for(user), until__gt=Now())
 
 
 class Look(models.Model):

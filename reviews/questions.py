@@ -14,7 +14,7 @@ from django.http import QueryDict
 from agents.outcome import digest
 from reviews import drafts
 from reviews.dialects import Problem, Verdict
-from reviews.models import Action, Draft, Interrupt, Role, agents_for
+from reviews.models import Action, Draft, Interrupt, Role, names_for
 from reviews.reveal import TextWarning, warnings_for
 from reviews.sheets import NotRecorded, Sheet
 from reviews.talk import VERDICT_WORDS
@@ -180,8 +180,8 @@ def read(
     current = sheets[chosen - 1] if sheets else None
     if current is not None and raw is not None:
         current.raw = raw
-    may_decide = agents_for(user, Role.REVIEWER).filter(pk=interrupt.agent_id).exists()
-    may_operate = agents_for(user, Role.OPERATOR).filter(pk=interrupt.agent_id).exists()
+    may_decide = interrupt.agent_id in names_for(user, Role.REVIEWER)
+    may_operate = interrupt.agent_id in names_for(user, Role.OPERATOR)
     return Question(interrupt, sheets, current, may_decide, may_operate, kept)
 
 

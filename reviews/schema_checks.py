@@ -6,8 +6,10 @@ and a pattern has a time limit.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import regex
@@ -22,6 +24,7 @@ from reviews.schema_specs import brief, resolved, type_words
 from reviews.strict_json import json_type, same, shown
 
 PATTERN_SECONDS = 0.25
+SOUND_KEPT = 500
 MAX_PROBLEMS = 50  # messages beyond this help nobody
 TOOL = "this tool"
 
@@ -90,8 +93,8 @@ def _stood_there(value: Any, asked: Any, path: list[str | int]) -> bool:
 def _errors(value: Any, schema: Mapping[str, Any]) -> list[ValidationError]:
     chosen = validator_for(schema, default=Draft202012Validator)
     try:
-        chosen.check_schema(schema)
-        validator = extend(chosen, {"pattern": _pattern, "format": _format})(schema, registry=REGISTRY)
+        _check_once(chosen, schema)
+        validator = _extended(chosen)(schema, registry=REGISTRY)
         found: list[ValidationError] = []
         for error in validator.iter_errors(value):
             found.append(_leaf(error))
@@ -104,6 +107,28 @@ def _errors(value: Any, schema: Mapping[str, Any]) -> list[ValidationError]:
         raise SchemaUnusable("The schema of these arguments points outside of itself.") from error
     except RecursionError as error:
         raise SchemaUnusable("The arguments are nested too deep to be held against their schema.") from error
+
+
+@lru_cache(maxsize=16)
+def _extended(chosen: Any) -> Any:
+    return extend(chosen, {"pattern": _pattern, "format": _format})
+
+
+_sound: dict[Any, None] = {}  # schemas that hold what a schema must, as JSON, with their validator; the oldest go first
+
+
+def _check_once(chosen: Any, schema: Mapping[str, Any]) -> None:
+    """Raise SchemaError for a broken schema. One takes longer to check than all arguments that are held against it."""
+    try:
+        known = chosen, json.dumps(schema)
+    except (TypeError, ValueError):
+        return chosen.check_schema(schema)  # type: ignore[no-any-return]
+    if known not in _sound:
+        chosen.check_schema(schema)
+        _sound[known] = None
+        while len(_sound) > SOUND_KEPT:
+            _sound.pop(next(iter(_sound)), None)
+    return None
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:

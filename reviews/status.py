@@ -16,7 +16,7 @@ from agents import status, workers
 from agents.models import Run, Thread, Worker
 from agents.status import Minute, Row, State
 from reviews import live, tasks
-from reviews.models import Interrupt, Role, agents_for
+from reviews.models import Interrupt, Role, names_for
 from reviews.paging import by_time
 
 MOST_LOST = 100
@@ -84,7 +84,7 @@ def may_look(user: Any) -> bool:
 
 
 def _agents(user: Any) -> list[str]:
-    return list(agents_for(user, Role.OPERATOR, Role.AUDITOR).values_list("pk", flat=True))
+    return names_for(user, Role.OPERATOR, Role.AUDITOR)
 
 
 def banner() -> str:

@@ -50,7 +50,7 @@ class Step:
     result: Any = None
     interrupts: int = 0  # answers that the tool took, which a given-back result must count again
     text: str = ""
-    question: str = ""
+    questions: tuple[str, ...] = ()  # of the ledger's own, in order: all that were asked, and the one to ask now
 
 
 @dataclass

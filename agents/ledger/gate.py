@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,7 +16,6 @@ from agents import connections
 from agents.ledger import records
 from agents.ledger.attempts import Attempt, Entry, Step, attempt_of, entry, interrupts, is_ours
 from agents.ledger.judging import judge
-from agents.models import ToolExecution
 
 # Async handlers in flight. The runner sets it and awaits them all before it leaves the loop: shield alone does not
 # help, because LangGraph closes the loop when a sibling raises.
@@ -34,7 +33,7 @@ def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
     if request.tool is None or not is_ours(request):
         return execute(request)
     attempt = attempt_of(request)
-    step = _ask_and_judge(attempt, connections.run(_questions, attempt))
+    step = _ask_and_judge(attempt)
     if step.act != "run":
         return _message(attempt, step)
     mark = current_execution.set(str(attempt.execution_id))
@@ -80,7 +79,7 @@ def cancel_async(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def _arun(attempt: Attempt, request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
-    step = await _aask_and_judge(attempt, await connections.arun(_questions, attempt))
+    step = await _aask_and_judge(attempt)
     if step.act != "run":
         return _message(attempt, step)
     current_execution.set(str(attempt.execution_id))  # this task has a context of its own
@@ -119,27 +118,27 @@ def _message(attempt: Attempt, step: Step) -> Any:
 # ------------------------------------------------------------------------------------------------------------ questions
 
 
-def _ask_and_judge(attempt: Attempt, questions: list[str]) -> Step:
-    answer = _replay(attempt, questions)
-    step = connections.run(judge, attempt, questions, answer)
+def _ask_and_judge(attempt: Attempt) -> Step:
+    asked: tuple[str, ...] = ()
+    step = connections.run(judge, attempt, asked, None)
     while step.act == "ask":
-        questions = [*questions, step.question]
-        answer = _replay(attempt, questions[-1:])  # raises GraphInterrupt, unless the answer is there already
-        step = connections.run(judge, attempt, questions, answer)
+        answer = _replay(attempt, step.questions[len(asked) :])  # raises GraphInterrupt where no answer is there yet
+        asked = step.questions
+        step = connections.run(judge, attempt, asked, answer)
     return step
 
 
-async def _aask_and_judge(attempt: Attempt, questions: list[str]) -> Step:
-    answer = _replay(attempt, questions)
-    step = await connections.arun(judge, attempt, questions, answer)
+async def _aask_and_judge(attempt: Attempt) -> Step:
+    asked: tuple[str, ...] = ()
+    step = await connections.arun(judge, attempt, asked, None)
     while step.act == "ask":
-        questions = [*questions, step.question]
-        answer = _replay(attempt, questions[-1:])
-        step = await connections.arun(judge, attempt, questions, answer)
+        answer = _replay(attempt, step.questions[len(asked) :])
+        asked = step.questions
+        step = await connections.arun(judge, attempt, asked, answer)
     return step
 
 
-def _replay(attempt: Attempt, questions: list[str]) -> Any:
+def _replay(attempt: Attempt, questions: Sequence[str]) -> Any:
     """Ask again what was asked before, in the same order: LangGraph hands answers out by position.
 
     Returns the last one.
@@ -162,8 +161,3 @@ def _schema(question: str) -> dict[str, Any]:
     verdicts = ("approve", "reject", "respond") if question == "unknown" else ("approve", "edit", "reject", "respond")
     kinds = {verdict: {"type": "object", "properties": {"type": {"const": verdict}}} for verdict in verdicts}
     return {"$defs": kinds, "oneOf": [{"$ref": f"#/$defs/{verdict}"} for verdict in verdicts]}
-
-
-def _questions(attempt: Attempt) -> list[str]:
-    row = ToolExecution.objects.filter(pk=attempt.execution_id).values_list("questions", flat=True).first()
-    return list(row or [])

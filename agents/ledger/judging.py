@@ -7,6 +7,7 @@ Started by a worker that never said how it ended: run again where that does no h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from django.db import transaction
@@ -19,46 +20,49 @@ from agents.models import Checkpoint, Thread, ToolCall, ToolExecution, ToolPermi
 from agents.outcome import digest
 
 
-def judge(attempt: Attempt, questions: list[str], answer: Any) -> Step:
-    """Decide what happens to one call, and store it, in one transaction. ``answer``: to the last of ``questions``."""
+def judge(attempt: Attempt, questions: Sequence[str], answer: Any) -> Step:
+    """Decide what happens to one call, and store it, in one transaction.
+
+    ``questions``: of the ledger's own, those that this run of the task asked so far; ``answer``: to the last of them.
+    Where more were asked before, the step is to ask them again.
+    """
     with transaction.atomic():
-        if (late := _late(attempt)) is not None:
+        thread = Thread.objects.select_for_update().only("token", "ancestor_id").filter(pk=attempt.thread_id).first()
+        if (late := _late(attempt, thread)) is not None:
             return late
         row = ToolExecution.objects.select_for_update().filter(pk=attempt.execution_id).first()
+        if row is not None and (asked := tuple(row.questions)) != tuple(questions):
+            return Step("ask", questions=asked)
         if row is not None and row.status == ToolExecution.Status.FINISHED:
             return Step("give back", result=records.result_of(row), interrupts=row.interrupts)
         if row is not None and _is_unknown(attempt, row):
             return _judge_unknown(attempt, row, questions, answer)
         if questions:
-            return _judge_answer(attempt, answer)
-        return _judge_call(attempt)
+            return _judge_answer(attempt, row, answer)
+        return _judge_call(attempt, row, thread.lineage() if thread else [attempt.thread_id])
 
 
-def _late(attempt: Attempt) -> Step | None:
+def _late(attempt: Attempt, thread: Thread | None) -> Step | None:
     """Refuse a worker whose lease is over: somebody else may be running this very call."""
-    now = Thread.objects.select_for_update().filter(pk=attempt.thread_id).values_list("token", flat=True).first()
-    if now is None or now == attempt.token:
+    if thread is None or thread.token == attempt.token:
         return None
-    records.incident(attempt, "stale token", {"token": attempt.token, "current": now})
+    records.incident(attempt, "stale token", {"token": attempt.token, "current": thread.token})
     return Step("refuse", text=f"{attempt.name} was not run: another worker has taken over this thread.")
 
 
-def _judge_call(attempt: Attempt) -> Step:
-    lineage = _lineage(attempt.thread_id)
-    asked = set(
-        ToolCall.objects.filter(
-            thread_id__in=lineage, message_id=attempt.key.message_id, tool_call_id=attempt.key.tool_call_id
-        ).values_list("thread_id", flat=True)
+def _judge_call(attempt: Attempt, row: ToolExecution | None, lineage: Sequence[str]) -> Step:
+    asked = ToolCall.objects.filter(
+        thread_id__in=lineage, message_id=attempt.key.message_id, tool_call_id=attempt.key.tool_call_id
     )
-    if not asked:
-        return records.start(attempt)
+    if not asked.exists():
+        return records.start(attempt, row)
     permit = _usable_permit(attempt)
     if permit is None:
-        return records.ask(attempt, "permit")
-    return _use(attempt, permit)
+        return records.ask(attempt, row, "permit")
+    return _use(attempt, row, permit)
 
 
-def _judge_answer(attempt: Attempt, answer: Any) -> Step:
+def _judge_answer(attempt: Attempt, row: ToolExecution | None, answer: Any) -> Step:
     """The ledger asked and was answered. The answer counts only with the permit that the desk stored beside it."""
     verdict = answer.get("type") if isinstance(answer, dict) else None
     permit = _usable_permit(attempt)
@@ -67,14 +71,14 @@ def _judge_answer(attempt: Attempt, answer: Any) -> Step:
         return Step("refuse", text=f"{attempt.name} was not run: nobody permitted it here.")
     match verdict:
         case "approve":
-            return _use(attempt, permit)
+            return _use(attempt, row, permit)
         case "edit":
             edited = (answer.get("edited_action") or {}).get("args")
-            return _use(attempt, permit, args=edited)
+            return _use(attempt, row, permit, args=edited)
         case "respond":
-            return _settle(attempt, permit, str(answer.get("message", "")), status="success")
+            return _settle(attempt, row, permit, str(answer.get("message", "")), status="success")
         case _:
-            return _settle(attempt, permit, _rejected(attempt, answer.get("message")), status="error")
+            return _settle(attempt, row, permit, _rejected(attempt, answer.get("message")), status="error")
 
 
 def _rejected(attempt: Attempt, reason: Any) -> str:
@@ -99,7 +103,9 @@ def _usable_permit(attempt: Attempt) -> ToolPermit | None:
     )
 
 
-def _use(attempt: Attempt, permit: ToolPermit, *, args: dict[str, Any] | None = None) -> Step:
+def _use(
+    attempt: Attempt, row: ToolExecution | None, permit: ToolPermit, *, args: dict[str, Any] | None = None
+) -> Step:
     would_run = attempt.digest if args is None else digest({"name": attempt.name, "args": args})
     if permit.verdict not in ("approve", "edit"):
         records.incident(attempt, "rejected call", {"verdict": permit.verdict})
@@ -108,25 +114,22 @@ def _use(attempt: Attempt, permit: ToolPermit, *, args: dict[str, Any] | None = 
         records.incident(attempt, "digest differs", {"permitted": permit.digest, "would run": would_run})
         return Step("refuse", text=f"{attempt.name} was not run: its arguments are not those that were approved.")
     _bind(attempt, permit)
-    return records.start(attempt, args=args)
+    return records.start(attempt, row, args=args)
 
 
 def _bind(attempt: Attempt, permit: ToolPermit) -> None:
     ToolPermit.objects.filter(pk=permit.pk).update(execution=attempt.execution_id)
 
 
-def _settle(attempt: Attempt, permit: ToolPermit, text: str, *, status: Literal["success", "error"]) -> Step:
+def _settle(
+    attempt: Attempt, row: ToolExecution | None, permit: ToolPermit, text: str, *, status: Literal["success", "error"]
+) -> Step:
     """Store an answer given in the tool's place as the result; the tool never runs."""
     _bind(attempt, permit)
     message = ToolMessage(content=text, name=attempt.name, tool_call_id=attempt.key.tool_call_id, status=status)
-    records.put(attempt, ToolExecution.Status.STARTED, entered=0)
+    records.put(attempt, row, ToolExecution.Status.STARTED, entered=0)
     records.finish(attempt, message)
     return Step("give back", result=message)
-
-
-def _lineage(thread_id: str) -> list[str]:
-    thread = Thread.objects.select_related("ancestor").filter(pk=thread_id).first()
-    return thread.lineage() if thread else [thread_id]
 
 
 # -------------------------------------------------------------------------------------------------------------- unknown
@@ -137,22 +140,22 @@ def _is_unknown(attempt: Attempt, row: ToolExecution) -> bool:
     return row.status == ToolExecution.Status.STARTED and row.token != attempt.token
 
 
-def _judge_unknown(attempt: Attempt, row: ToolExecution, questions: list[str], answer: Any) -> Step:
+def _judge_unknown(attempt: Attempt, row: ToolExecution, questions: Sequence[str], answer: Any) -> Step:
     args = row.args if row.digest != attempt.digest else None
     if attempt.idempotent or _has_inner_agent(attempt):
-        return records.start(attempt, args=args)
-    if questions[-1:] == ["unknown"]:
-        return _judge_unknown_answer(attempt, answer, args)
+        return records.start(attempt, row, args=args)
+    if questions and questions[-1] == "unknown":
+        return _judge_unknown_answer(attempt, row, answer, args)
     if row.was_paused:
         # Another interrupt would receive the answer that was meant for the tool's own question.
         records.incident(attempt, "outcome unknown", {"execution": str(row.pk)})
         return Step(
             "refuse", text=f"{attempt.name} was not run again: nobody knows whether it ran before its worker died."
         )
-    return records.ask(attempt, "unknown")
+    return records.ask(attempt, row, "unknown")
 
 
-def _judge_unknown_answer(attempt: Attempt, answer: Any, args: dict[str, Any] | None) -> Step:
+def _judge_unknown_answer(attempt: Attempt, row: ToolExecution, answer: Any, args: dict[str, Any] | None) -> Step:
     verdict = answer.get("type") if isinstance(answer, dict) else None
     permit = ToolPermit.objects.filter(
         thread_id=attempt.thread_id, run_id=attempt.run_id, verdict=verdict or "", execution__isnull=True
@@ -163,7 +166,7 @@ def _judge_unknown_answer(attempt: Attempt, answer: Any, args: dict[str, Any] | 
     _bind(attempt, permit)
     match verdict:
         case "approve":
-            return records.start(attempt, args=args)
+            return records.start(attempt, row, args=args)
         case "respond":
             message = str(answer.get("message", ""))
             return _record(attempt, message, status="success")

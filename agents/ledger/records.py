@@ -20,28 +20,29 @@ SUMMARY = 4_000  # characters of a result that are kept as text for people
 _serde = StrictSerializer()
 
 
-def ask(attempt: Attempt, question: str) -> Step:
-    row = ToolExecution.objects.filter(pk=attempt.execution_id).first()
+def ask(attempt: Attempt, row: ToolExecution | None, question: str) -> Step:
     if row is None:
-        put(attempt, ToolExecution.Status.ASKED, entered=0, questions=[question])
-    else:
-        ToolExecution.objects.filter(pk=row.pk).update(questions=[*row.questions, question])
-    return Step("ask", question=question)
+        put(attempt, None, ToolExecution.Status.ASKED, entered=0, questions=[question])
+        return Step("ask", questions=(question,))
+    ToolExecution.objects.filter(pk=row.pk).update(questions=[*row.questions, question])
+    return Step("ask", questions=(*row.questions, question))
 
 
-def start(attempt: Attempt, *, args: dict[str, Any] | None = None) -> Step:
-    put(attempt, ToolExecution.Status.STARTED, entered=1, args=args)
+def start(attempt: Attempt, row: ToolExecution | None, *, args: dict[str, Any] | None = None) -> Step:
+    put(attempt, row, ToolExecution.Status.STARTED, entered=1, args=args)
     return Step("run", args=args)
 
 
 def put(
     attempt: Attempt,
+    row: ToolExecution | None,
     status: str,
     *,
     entered: int,
     args: dict[str, Any] | None = None,
     questions: list[str] | None = None,
 ) -> None:
+    """Write an execution down. ``row``: what stands there; its thread is locked, so nobody else writes one."""
     runs_with = attempt.args if args is None else args
     state = {
         "run_id": attempt.run_id,
@@ -62,8 +63,9 @@ def put(
         "idempotent": attempt.idempotent,
     }
     first = {**named, **state, "calls": entered, "questions": questions or []}
-    row, created = ToolExecution.objects.get_or_create(pk=attempt.execution_id, defaults=first)
-    if not created:
+    if row is None:
+        ToolExecution.objects.create(pk=attempt.execution_id, **first)
+    else:
         ToolExecution.objects.filter(pk=row.pk).update(**state, calls=F("calls") + entered)
 
 

@@ -15,11 +15,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Exists, Max, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from agents.models import Run, RunEvent
 from agents.outcome import Outcome, StreamEvent, canonical_bytes
+from agents.statements import execute
 from agents.store import Fenced
 from agents.streams.events import BASES, END, ERROR, INTERRUPT, Told, clean
 
@@ -38,7 +39,8 @@ returning seq
 
 def last_seq(thread_id: str) -> int:
     """Return the number of a thread's newest event, 0 before its first."""
-    return RunEvent.objects.filter(thread_id=thread_id).aggregate(last=Max("seq"))["last"] or 0
+    [(last,)] = execute("select max(seq) from agents_runevent where thread_id = %s", [thread_id])
+    return last or 0
 
 
 def write(thread_id: str, run_id: str, *, token: int, first: int, told: Sequence[Told]) -> None:

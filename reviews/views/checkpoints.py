@@ -19,7 +19,7 @@ from agents.history import Point, UnknownCheckpoint
 from agents.models import Thread
 from agents.outcome import Asked, Snapshot, from_canonical
 from reviews import beside, comparing, labels, talk, timeline
-from reviews.models import Interrupt, Label, Role, agents_for, threads_for
+from reviews.models import Interrupt, Label, Role, names_for, threads_for
 from reviews.timeline import Sheet
 from reviews.views.door import signed_in
 
@@ -207,7 +207,7 @@ def _about(request: HttpRequest, thread: Thread, sheet: Sheet, namespace: str) -
         "is_more": total > timeline.MOST_COUNTED,
         "seen": request.GET.get("seen", "") if _is_id(request.GET.get("seen", "")) else sheet.newest,
         "news": timeline.newer_than(thread, seen) if _is_id(seen := request.GET.get("seen", "")) else 0,
-        "may_operate": agents_for(user, Role.OPERATOR).filter(pk=thread.agent_id).exists(),
+        "may_operate": thread.agent_id in names_for(user, Role.OPERATOR),
         "now": timezone.now(),
     }
 

@@ -27,11 +27,20 @@ def signed_in(view: View[Arguments]) -> View[Arguments]:
         if not request.user.is_authenticated:
             response: HttpResponseBase = _signed_out(request)
         else:
-            response = view(request, *args, **kwargs)
+            response = _go_to(request, view(request, *args, **kwargs))
         patch_cache_control(response, no_store=True, private=True)
         return response
 
     return guarded
+
+
+def _go_to(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Tell a page that sent its form beside itself (decide.js) where to go: a redirect would be followed unseen."""
+    if "Sent-Beside" in request.headers and response.status_code in (302, 303):
+        response.headers["Go-To"] = response.headers["Location"]
+        del response.headers["Location"]
+        response.status_code = 204
+    return response
 
 
 def _signed_out(request: HttpRequest) -> HttpResponse:

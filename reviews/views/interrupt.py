@@ -32,12 +32,13 @@ def show(request: HttpRequest, pk: int) -> HttpResponse:
     found = _find(request, pk)
     if request.method == "POST":
         return _decide(request, found)
+    pause = questions.pause(request.user, found)
     if _is_opened(request):  # the one thing that a GET leaves behind: a mark on which nothing rests
-        looks.arrive(request.user, questions.pause(request.user, found))
+        looks.arrive(request.user, pause)
     question = questions.read(
         request.user, found, number=_number(request.GET.get("action")), raw=_raw(request.GET.get("raw"))
     )
-    return _page(request, question)
+    return _page(request, question, pause=pause)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -175,7 +176,6 @@ def _decide(request: HttpRequest, found: Interrupt) -> HttpResponse:
         return _conflict(request, question, stale=stale)
     except decisions.NotAllowed as refusal:
         raise PermissionDenied(str(refusal)) from None
-    drafts.clear(request.user, found)
     return _go_on(request, question)
 
 
@@ -227,11 +227,8 @@ def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
     found = question.interrupt
     words = _recorded_words(question, request.POST.get("decision", ""))
     messages.success(request, f"Recorded: {words}\n{found.title}. {found.agent.title} goes on with it now.")
-    beside = [other for other in questions.pause(request.user, found) if other.status == Interrupt.Status.OPEN]
-    looked_at = looks.of_others(request.user, beside)
-    free = [other for other in beside if other.pk not in looked_at]
-    following = free[0] if free else inbox.next_open(request.user, filters, besides=found.pk)
-    target = reverse("reviews:interrupt", args=[following.pk]) if following else reverse("reviews:inbox")
+    following = inbox.next_of_pause(request.user, found) or inbox.next_open(request.user, filters, besides=found.pk)
+    target = reverse("reviews:interrupt", args=[following]) if following else reverse("reviews:inbox")
     response = redirect(target + filters.along())
     response.status_code = 303
     return response
@@ -302,9 +299,11 @@ def _filters(request: HttpRequest) -> Filters:
 # ------------------------------------------------------------------------------------------------------------- the page
 
 
-def _page(request: HttpRequest, question: Question, *, status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest, question: Question, *, pause: list[Interrupt] | None = None, status: int = 200
+) -> HttpResponse:
     found = question.interrupt
-    pause = questions.pause(request.user, found)
+    pause = pause or questions.pause(request.user, found)
     beside = [question if other.pk == found.pk else questions.read(request.user, other) for other in pause]
     question.full = request.GET.get("full", "")
     conversation = history.conversation(found.thread_id)

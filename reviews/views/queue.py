@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from agents.models import Thread
 from agents.status import ROWS, TIMES
 from reviews import charts, status, threads
-from reviews.models import Role, agents_for
+from reviews.models import Role, agents_for, names_for
 from reviews.views.door import signed_in
 from reviews.views.thread import find
 
@@ -40,7 +40,7 @@ def index(request: HttpRequest) -> HttpResponse:
         "section": "queue",
         "overview": overview,
         "titles": dict(agents_for(request.user).values_list("pk", "title")),
-        "operated": set(agents_for(request.user, Role.OPERATOR).values_list("pk", flat=True)),
+        "operated": set(names_for(request.user, Role.OPERATOR)),
         "throughput": charts.throughput(overview.minutes),
         "waiting": charts.waiting(overview.minutes),
         "cut": [(name, len(getattr(overview, name))) for name in TIMES if len(getattr(overview, name)) == ROWS],
@@ -60,7 +60,7 @@ def _list(request: HttpRequest, state: Any) -> HttpResponse:
         "is_first": not request.GET.get("after"),
         "next": f"?{urlencode({'state': state, 'after': following})}" if following else "",
         "titles": dict(agents_for(request.user).values_list("pk", "title")),
-        "operated": set(agents_for(request.user, Role.OPERATOR).values_list("pk", flat=True)),
+        "operated": set(names_for(request.user, Role.OPERATOR)),
         "token": secrets.token_urlsafe(18),
     }
     return render(request, "queue_list.html", context)

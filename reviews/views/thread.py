@@ -18,7 +18,7 @@ from agents.models import Agent, Run, Thread
 from agents.queue import WARN_ABOVE
 from agents.streams import standing
 from reviews import forks, labels, questions, talk, threads
-from reviews.models import Interrupt, Role, agents_for, threads_for
+from reviews.models import Interrupt, Role, agents_for, names_for, threads_for
 from reviews.paging import by_time
 from reviews.people import roles_of
 from reviews.views.door import is_fragment, signed_in
@@ -70,7 +70,7 @@ def _list(request: HttpRequest, *, problem: str = "", status: int = 200) -> Http
 def _start(request: HttpRequest) -> HttpResponse:
     wanted = request.POST.get("agent", "")[:100].replace("\x00", "")
     get_object_or_404(agents_for(request.user), pk=wanted)
-    if not agents_for(request.user, Role.OPERATOR).filter(pk=wanted).exists():
+    if wanted not in names_for(request.user, Role.OPERATOR):
         raise PermissionDenied("You may see this agent, but not start threads with it.")
     try:
         thread_id = threads.start_thread(

@@ -24,6 +24,8 @@
     setTimeout(release, STOPPED, form);  // somebody pressed Stop, and the page is still here
   });
 
+  document.addEventListener("release", (event) => release(event.target));
+
   // The back button shows a page from memory.
   addEventListener("pageshow", (event) => {
     if (event.persisted) [...document.forms].forEach(release);

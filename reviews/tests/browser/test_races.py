@@ -6,7 +6,7 @@ import re
 from urllib.parse import parse_qs
 
 import pytest
-from playwright.sync_api import Request, expect
+from playwright.sync_api import Request, Route, expect
 
 from reviews.tests.browser.people import Person
 
@@ -58,37 +58,52 @@ def test_clicks_on_two_boxes_at_once_are_the_first_one(ann: Person, refund: str)
     assert len(ann.desk.effects(refund)) == 1
 
 
-def test_a_form_that_was_stopped_can_be_sent_again(ann: Person, refund: str) -> None:
-    """An answer without content leaves the browser where it is, as Stop does."""
-    page = ann.page
-    page.clock.install()
-    page.reload()
-    page.route(re.compile(r"/interrupts/\d+/(\?|$)"), lambda route: route.fulfill(status=204), times=1)
-    button = page.get_by_role("button", name="Run as asked")
-    with page.expect_request(is_decision):
-        button.click()
-    expect(button).to_have_attribute("aria-busy", "true")
-    page.clock.fast_forward(25_000)
-    expect(button).not_to_have_attribute("aria-busy", "true")
-    button.click()
-    ann.see_recorded("approved")
-    ann.watch(refund)
-    assert len(ann.desk.effects(refund)) == 1
+UNSENT = re.compile("The desk did not answer")
 
 
-def test_a_server_that_fails_says_so_and_the_form_is_sent_again(ann: Person, refund: str) -> None:
+@pytest.mark.parametrize("how", ["cut", "failing", "empty"])
+def test_a_decision_that_gets_no_answer_is_sent_again(ann: Person, refund: str, how: str) -> None:
+    """The line is cut, the desk fails, or something between answers without content: what was typed stays."""
     page = ann.page
-    page.route(re.compile(r"/interrupts/\d+/(\?|$)"), lambda route: route.fulfill(status=500, body="No."), times=1)
-    ann.box("Reject with feedback").get_by_role("textbox").fill("Kept?")
+
+    def break_off(route: Route) -> None:
+        match how:
+            case "cut":
+                route.abort()
+            case "failing":
+                route.fulfill(status=502, content_type="text/html", body="<main>Bad gateway</main>")
+            case _:
+                route.fulfill(status=204)
+
+    page.route(re.compile(r"/interrupts/\d+/(\?|$)"), break_off, times=1)
+    why = ann.box("Reject with feedback").get_by_role("textbox")
+    why.fill("Kept?")
     ann.press("Reject and tell Support why")
-    expect(page.get_by_text("No.")).to_be_visible()
-    page.go_back()
-    expect(page.get_by_role("button", name="Reject and tell Support why")).to_be_enabled()
-    ann.box("Reject with feedback").get_by_role("textbox").fill("Kept?")
+    expect(page.get_by_role("alert").filter(has_text=UNSENT)).to_be_visible()
+    expect(why).to_have_value("Kept?")
+    button = page.get_by_role("button", name="Reject and tell Support why")
+    expect(button).not_to_have_attribute("aria-busy", "true")
     ann.press("Reject and tell Support why")
     ann.see_recorded("rejected")
     ann.watch(refund)
     assert ann.desk.effects(refund) == []
+
+
+def test_an_answer_that_was_lost_was_recorded_once(ann: Person, refund: str) -> None:
+    """The desk records it, the line breaks before the answer is there, and the reviewer presses again."""
+    page = ann.page
+
+    def lose(route: Route) -> None:
+        assert route.fetch(max_redirects=0).status == 204
+        route.abort()
+
+    page.route(re.compile(r"/interrupts/\d+/(\?|$)"), lose, times=1)
+    page.get_by_role("button", name="Run as asked").click()
+    expect(page.get_by_role("alert").filter(has_text=UNSENT)).to_be_visible()
+    page.get_by_role("button", name="Run as asked").click(force=True)  # live regions may have told it by now
+    expect(page.get_by_role("status").filter(has_text="Recorded: approved").first).to_be_visible()
+    ann.watch(refund)
+    assert len(ann.desk.effects(refund)) == 1
 
 
 def test_the_second_of_two_people_keeps_what_they_typed(ann: Person, ben: Person, refund: str) -> None:
