@@ -243,6 +243,31 @@ def test_a_flood_that_the_layer_does_not_hold_and_lines_that_are_cut_leave_no_ga
         assert cut.lines == 2
 
 
+def test_a_page_that_sleeps_through_a_flood_reads_all_of_it_when_it_wakes(tmp_path: Path, arrive: Arrive) -> None:
+    """The web process keeps a bounded part for it, drops the rest, and names the number it has missed."""
+    with staffed(tmp_path / "data", MORE) as desk:
+        ann, ben = arrive(desk, "ann"), arrive(desk, "ben")
+        thread_id = ann.start("torrent", str(TOLD))
+        awake, asleep = Reader(ann, thread_id), Page(ben.get, thread_id)
+        with ben.watch(thread_id, small=True) as line:
+            told = frames(line)
+            asleep.push(next(told))
+            _wait_for(lambda: awake.heard)
+            (desk.data / GO).touch()
+            awake.join(90)
+            assert not awake.is_alive()
+            before, pushed = asleep.asked, 0
+            while not asleep.screen.ended:
+                frame = next(told)
+                pushed += len(frame.get("events", ()))
+                asleep.push(frame)
+        assert asleep.events == awake.page.events
+        assert asleep.numbers == list(range(1, len(asleep.numbers) + 1))
+        assert 0 < pushed < TOLD * 0.9
+        assert asleep.asked == before + 1
+        assert "A page does not read its socket" in desk.log
+
+
 def _pause(process: subprocess.Popen[str], seconds: float) -> None:
     process.send_signal(signal.SIGSTOP)
     time.sleep(seconds)  # it does not read meanwhile

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from websockets.sync.client import ClientConnection, connect
@@ -70,17 +72,23 @@ class Caller:
             assert time.monotonic() < deadline, answer.text[-500:]
             time.sleep(0.05)
 
-    def watch(self, thread_id: str) -> ClientConnection:
-        """Open the socket of a thread's page."""
+    def watch(self, thread_id: str, *, small: bool = False) -> ClientConnection:
+        """Open the socket of a thread's page. A ``small`` one takes little that is not read."""
         cookies = "; ".join(f"{name}={value}" for name, value in self.http.cookies.items())
         address = f"{self.url.replace('http', 'ws', 1)}/ws/?thread={thread_id}"
         headers = {"Cookie": cookies, "Origin": self.url}
-        return connect(address, additional_headers=headers, max_size=None, compression=None)
+        if not small:
+            return connect(address, additional_headers=headers, max_size=None, compression=None)
+        place = urlsplit(self.url)
+        line = socket.socket()
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        line.connect((place.hostname, place.port))
+        return connect(address, sock=line, additional_headers=headers, max_size=None, max_queue=1, compression=None)
 
 
-def frames(socket: ClientConnection) -> Iterator[dict[str, Any]]:
-    """Yield what a socket brings of streams: events, and where they stand."""
-    for text in socket:
+def frames(line: ClientConnection) -> Iterator[dict[str, Any]]:
+    """Yield what a line brings of streams: events, and where they stand."""
+    for text in line:
         heard = json.loads(text)
         if "events" in heard or "at" in heard:
             yield heard
