@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import ormsgpack
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -67,22 +68,30 @@ def cut_values(
 ) -> tuple[dict[str, Any], dict[str, Cut]]:
     """Split channel values into small ones and cut ones. The small ones keep a None in the place of each cut one.
 
-    ``key``: whose values they are; what was cut under the same key lately is not cut again.
+    What had to be packed to see that it is small stands there as packed. ``key``: whose values they are; what was cut
+    under the same key lately is not cut again.
     """
-    cuts = {name: cut for name, value in values.items() if (cut := _cut(value, pack, (*key, name))) is not None}
-    return {name: None if name in cuts else value for name, value in values.items()}, cuts
+    small: dict[str, Any] = {}
+    cuts: dict[str, Cut] = {}
+    for name, value in values.items():
+        found = _cut(value, pack, (*key, name))
+        small[name] = None if isinstance(found, Cut) else found
+        if isinstance(found, Cut):
+            cuts[name] = found
+    return small, cuts
 
 
-def _cut(value: Any, pack: Pack, key: tuple[str, ...]) -> Cut | None:
+def _cut(value: Any, pack: Pack, key: tuple[str, ...]) -> Any:
+    """Return a big value's Cut; a small value as it is, or packed."""
     delta = isinstance(value, _DeltaSnapshot)
     inner = value.value if delta else value
     if inner is None or isinstance(inner, bool | int | float) or (isinstance(inner, str) and len(inner) < 64):
-        return None  # small for certain, without packing it to see
+        return value  # small for certain, without packing it to see
     if type(inner) in (list, tuple) and any(isinstance(item, BaseMessage) for item in inner):
         return Cut("list", len(inner), delta, *elements(inner, pack, key=key))
     whole = pack(inner)
     if len(whole) < INLINE_BYTES:
-        return None
+        return value if delta else ormsgpack.Fragment(whole)
     if len(whole) >= SPLIT_BYTES and type(inner) in (list, tuple):
         return _made("list", len(inner), _grouped(pack(item) for item in inner), delta=delta)
     if len(whole) >= SPLIT_BYTES and type(inner) is dict and all(type(key) is str for key in inner):

@@ -63,7 +63,9 @@ def test_the_pieces_of_a_value_join_to_its_own_bytes(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [None, True, 7, 1.5, "short", b"short", [], {}, (), ["a", "b"], {"a": 1}])
 def test_small_values_stay_where_they_are(value: Any) -> None:
-    assert cut_values({"x": value}, pack) == ({"x": value}, {})
+    for one in (value, _DeltaSnapshot(value)):
+        small, cuts = cut_values({"x": one}, pack)
+        assert (pack(small), cuts) == (pack({"x": one}), {})
 
 
 def test_a_list_that_only_grows_is_one_span_and_one_new_piece_a_message() -> None:
