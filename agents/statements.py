@@ -18,7 +18,7 @@ from agents.connections import current
 def execute(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """Execute one statement on this thread's connection, in its transaction if there is one, and return its rows.
 
-    Counting is by rows returned: SQLite has no rowcount for what begins with `with`. Errors are those of django.db.
+    Errors are those of django.db.
     """
     link = current()
     try:
@@ -30,18 +30,28 @@ def execute(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
             raise
 
 
+def changed(sql: str, params: Sequence[Any]) -> int:
+    """Execute one statement on SQLite and count the rows that it wrote. It must not begin with `with`."""
+    link = current()
+    try:
+        return link.connection.execute(_for_sqlite(sql), params).rowcount  # type: ignore[no-any-return]
+    except Exception:
+        with link.wrap_database_errors:
+            raise
+
+
 def execute_both(sql: str, params: Sequence[Any], many_sql: str, many: Sequence[Sequence[Any]]) -> bool:
     """Execute two statements on SQLite, the second for each of ``many``. Both count, or neither does.
 
-    False, and neither does, unless the first returned a row and the second changed one each time. Nothing else writes
-    meanwhile. Django's own transactions take longer than what is written.
+    False, and neither does, unless the first wrote a row and the second one each time. Nothing else writes meanwhile.
+    Django's own transactions take longer than what is written.
     """
     link = current()
     execute_one, joins, done = link.connection.execute, link.in_atomic_block, False
     try:
         execute_one("savepoint both" if joins else "begin immediate")
         try:
-            if execute_one(_for_sqlite(sql), params).fetchall():
+            if execute_one(_for_sqlite(sql), params).rowcount > 0:
                 done = link.connection.executemany(_for_sqlite(many_sql), many).rowcount == len(many)
         finally:
             if not done:

@@ -23,7 +23,7 @@ from agents import stored
 from agents.marks import Marks
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite
 from agents.pieces import Piece, Span, addresses, merged
-from agents.statements import execute, execute_both
+from agents.statements import changed, execute, execute_both
 from agents.stored import Place, WriteRow
 
 _CHUNK = 500  # rows a statement: SQLite takes 32,766 parameters
@@ -54,9 +54,6 @@ class Basis:
 _FENCE = """
 with fence as materialized (select token, holder, lease_until from agents_thread where id = %s $share)
 """
-_GATE = """
-, ready as materialized (select 1 where $allowed)
-"""
 # The lock comes first whatever the planner thinks: both rows below are read from it.
 _LOCKED_GATE = """
 with l (id, lock) as materialized (
@@ -69,12 +66,19 @@ ready as materialized (select 1 from l where $allowed)
 """
 _HELD = "exists (select 1 from fence where token = %s)"
 _FREE = "not exists (select 1 from fence where holder <> '' and (lease_until is null or lease_until >= $now))"
-_BASIS = """
-, basis as materialized (
-    select 1 from ready, agents_checkpoint c
-    where c.thread_id = %s and c.ns = %s and c.checkpoint_id = %s and c.spans = cast(%s as $json) $keep
+# The same where a statement is alone anyway: it is half as long in coming without a row of its own for the fence.
+_HELD_ALONE = "exists (select 1 from agents_thread where id = %s and token = %s)"
+_FREE_ALONE = (
+    "not exists (select 1 from agents_thread"
+    " where id = %s and holder <> '' and (lease_until is null or lease_until >= $now))"
 )
-"""
+_PARENT = "c.thread_id = %s and c.ns = %s and c.checkpoint_id = %s and c.spans = cast(%s as $json)"
+_BASIS_ALONE = f" and exists (select 1 from agents_checkpoint c where {_PARENT})"  # noqa: S608  # parts of our own
+_BASIS = f"""
+, basis as materialized (
+    select 1 from ready, agents_checkpoint c where {_PARENT} for key share of c
+)
+"""  # noqa: S608
 _PIECES = """
 , added as (
     insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)
@@ -92,31 +96,29 @@ insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, 
     next_nodes, messages, outer_id, left_id)
 select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json),
     %s, cast(%s as integer), %s, coalesce($left, '')
-where exists (select 1 from $gate) $counted
+where $ready
 on conflict (thread_id, ns, checkpoint_id) do update set
     parent_id = excluded.parent_id, run_id = excluded.run_id, type = excluded.type, blob = excluded.blob,
     spans = excluded.spans, metadata = excluded.metadata, next_nodes = excluded.next_nodes,
     messages = excluded.messages, outer_id = excluded.outer_id
-returning 1
 """
 _PUT_WRITES = """
 insert into agents_checkpointwrite
     (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)
-select %s, %s, %s, %s, idx, %s, %s, channel, type, blob from $new where $allowed
+select %s, %s, %s, %s, column1, %s, %s, column2, column3, column4 from $new where $allowed
 on conflict (thread_id, ns, checkpoint_id, task_id, idx) do $conflict
-returning 1
 """
 _NEW_WRITES = {
-    "postgresql": "unnest(%b::integer[], %b::text[], %b::text[], %b::bytea[]) new (idx, channel, type, blob)",
-    "sqlite": "new",
+    "postgresql": "unnest(%b::integer[], %b::text[], %b::text[], %b::bytea[]) new (column1, column2, column3, column4)",
+    "sqlite": "(values $rows)",
 }
-_LISTED_WRITES = ", new (idx, channel, type, blob) as (values $rows)"
 # The head, when it is not the parent: then this checkpoint begins a branch. One look into an index.
 _LEFT = (
     "(select nullif(h.checkpoint_id, %s) from agents_checkpoint h"
     " where h.thread_id = %s and h.ns = %s order by h.id desc limit 1)"
 )
-_COUNTED = "and (select count(*) from added) = %s"
+_READY = "exists (select 1 from $gate)"
+_COUNTED = " and (select count(*) from added) = %s"
 _REPLACE = """update set
     task_path = excluded.task_path, run_id = excluded.run_id, channel = excluded.channel, type = excluded.type,
     blob = excluded.blob
@@ -127,37 +129,38 @@ select token, holder, holder <> '' and (lease_until is null or lease_until >= $n
 _DIALECT = {
     "postgresql": {
         "$share": "for share",
-        "$keep": "for key share of c",
         "$json": "jsonb",
         "$now": "statement_timestamp()",
     },
-    "sqlite": {"$share": "", "$keep": "", "$json": "text", "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"},
+    "sqlite": {"$share": "", "$json": "text", "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"},
 }
 
 
 def _sql(text: str, *, vendor: str, held: bool = False, **parts: str) -> str:
     """Fill in a statement: what the vendor's dialect needs, and whether a token is compared."""
+    alone = vendor == "sqlite"
     filled = {f"${name}": part for name, part in parts.items()}
-    filled |= {"$allowed": _HELD if held else _FREE, "$left": _LEFT}
-    for name, part in {**filled, **_DIALECT[vendor]}.items():
+    filled |= {"$allowed": (_HELD_ALONE if alone else _HELD) if held else (_FREE_ALONE if alone else _FREE)}
+    for name, part in {**filled, "$left": _LEFT, **_DIALECT[vendor]}.items():
         text = text.replace(name, part)
     return text
 
 
 @cache
-def _put_sql(*, vendor: str, held: bool, based: bool, pieces: bool) -> str:
+def _put_sql(*, vendor: str, held: bool, based: bool, pieces: bool = False) -> str:
     """Return the statement that stores a checkpoint: nothing, but under the writer's token, while its basis stands."""
-    text = _LOCKED_GATE if vendor == "postgresql" else _FENCE + _GATE
-    text += _BASIS if based else ""
-    text += _PIECES if pieces else ""
-    gate, counted = "basis" if based else "ready", _COUNTED if pieces else ""
-    return _sql(text + _PUT, vendor=vendor, held=held, gate=gate, counted=counted)
+    if vendor == "sqlite":
+        return _sql(_PUT, vendor=vendor, held=held, ready="$allowed" + (_BASIS_ALONE if based else ""))
+    text = _LOCKED_GATE + (_BASIS if based else "") + (_PIECES if pieces else "") + _PUT + "returning 1"
+    gate = "basis" if based else "ready"
+    ready = _READY + (_COUNTED if pieces else "")
+    return _sql(text, vendor=vendor, held=held, ready=ready, gate=gate)
 
 
 @lru_cache(maxsize=64)
 def _put_writes_sql(*, vendor: str, held: bool, replace: bool, rows: int) -> str:
     """Return the statement that stores writes; ``rows`` counts where the dialect wants to know how many."""
-    text = _FENCE + _PUT_WRITES if vendor == "postgresql" else _FENCE + _LISTED_WRITES + _PUT_WRITES
+    text = _PUT_WRITES if vendor == "sqlite" else _FENCE + _PUT_WRITES + "returning 1"
     listed, conflict = ", ".join(["(%s, %s, %s, %s)"] * rows), _REPLACE if replace else "nothing"
     return _sql(text, vendor=vendor, held=held, conflict=conflict, new=_NEW_WRITES[vendor], rows=listed)
 
@@ -226,7 +229,7 @@ def write_checkpoint(new: NewCheckpoint, *, basis: Basis | None, writer: Writer)
 
 
 def _write_at_once(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
-    params, pieces, held = _gate_values(new, basis, writer), new.pieces, writer.token is not None
+    params, pieces, held = [*_gate_values(new, writer), *_basis_values(basis)], new.pieces, writer.token is not None
     if pieces:
         params += [new.place.thread_id, *_columns((one.chain, one.number, one.digest, one.blob) for one in pieces)]
     params += [*new.values(writer), *([len(pieces)] if pieces else [])]
@@ -235,20 +238,23 @@ def _write_at_once(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -
 
 
 def _write_in_steps(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
-    sql = _put_sql(vendor="sqlite", held=writer.token is not None, based=basis is not None, pieces=False)
-    params = [*_gate_values(new, basis, writer), *new.values(writer)]
+    sql = _put_sql(vendor="sqlite", held=writer.token is not None, based=basis is not None)
+    params = [*new.values(writer), *_gate_values(new, writer), *_basis_values(basis)]
     if not new.pieces:
-        return bool(execute(sql, params))
+        return changed(sql, params) > 0
     rows = [(new.place.thread_id, one.chain, one.number, one.digest, one.blob) for one in new.pieces]
     return execute_both(sql, params, _ADD_PIECE, rows)
 
 
-def _gate_values(new: NewCheckpoint, basis: Basis | None, writer: Writer) -> list[Any]:
-    values: list[Any] = [new.place.thread_id, *_token(writer)]
-    if basis:
-        place = basis.place
-        values += [place.thread_id, place.ns, place.checkpoint_id, json.dumps(basis.spans)]
-    return values
+def _gate_values(new: NewCheckpoint, writer: Writer) -> list[Any]:
+    return [new.place.thread_id, *_token(writer)]
+
+
+def _basis_values(basis: Basis | None) -> list[Any]:
+    if basis is None:
+        return []
+    place = basis.place
+    return [place.thread_id, place.ns, place.checkpoint_id, json.dumps(basis.spans)]
 
 
 def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
@@ -275,11 +281,9 @@ def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, re
     at: list[Any] = [place.thread_id, place.ns, place.checkpoint_id, rows[0].task_id, rows[0].task_path, writer.run]
     if vendor == "postgresql":
         sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=0)
-        params = [place.thread_id, *at, *_columns(values)]
-    else:
-        sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=len(rows))
-        params = [place.thread_id, *chain.from_iterable(values), *at]
-    return len(execute(sql, [*params, *_token(writer)]))
+        return len(execute(sql, [place.thread_id, *at, *_columns(values), *_token(writer)]))
+    sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=len(rows))
+    return changed(sql, [*at, *chain.from_iterable(values), place.thread_id, *_token(writer)])
 
 
 # -------------------------------------------------------------------------------------------------------- copy, delete
