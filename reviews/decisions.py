@@ -183,7 +183,7 @@ class _Attempt:
     def take(self, row: Interrupt, proposal: Proposal, verdicts: Sequence[Verdict]) -> Receipt:
         """Record everything in the caller's transaction. Raises _LostRace."""
         # The thread comes first in the order of locks; whoever files an outcome holds it too.
-        Thread.objects.select_for_update(no_key=True).get(pk=row.thread_id)
+        Thread.objects.select_for_update(no_key=True).values_list("pk").get(pk=row.thread_id)
         asked = Interrupt.objects.decidable_by(self.user).filter(pk=row.pk, status=OPEN)
         taken = asked.filter(version=self.version, digest=self.digest).update(
             status=DECIDED, decided_at=Now(), decided_by=self.user, submit_token=self.submit_token
