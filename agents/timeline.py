@@ -91,7 +91,7 @@ def timeline(
         return Page(())
     first, last = found[0], found[-1]
     rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace)
-    newer = more if after else rows.filter(pk__gt=first["pk"]).exists()
+    newer = more if after else bool(before or at) and rows.filter(pk__gt=first["pk"]).exists()
     older = rows.filter(pk__lt=last["pk"]).exists() if after else more
     steps = _Reading(thread_id, namespace, found, has_head=not newer).steps()
     return Page(steps, older=last["checkpoint_id"] if older else "", newer=first["checkpoint_id"] if newer else "")

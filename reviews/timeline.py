@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from agents import history
-from agents.history import Fork, Nested, Page, Step, Tree
+from agents.history import Fork, Nested, Page, Point, Step, Tree
 from agents.models import Checkpoint, Run, Thread, ToolExecution
 from reviews.models import Decision, Interrupt, Label
 from reviews.people import name_of
@@ -106,10 +106,22 @@ def read(thread: Thread, *, namespace: str = "", before: str = "", after: str = 
 
 def around(thread: Thread, checkpoint_id: str, *, namespace: str = "", before: str = "") -> Sheet:
     """Return the page that shows a checkpoint: the one that ``before`` leads to, the first, else from it on."""
-    for sheet in (read(thread, namespace=namespace, before=cursor) for cursor in dict.fromkeys([before, ""])):
-        if any(line.step.point.checkpoint_id == checkpoint_id for line in sheet.lines):
+    for cursor in dict.fromkeys([before, ""]):
+        if not _is_on_page(Point(thread.pk, checkpoint_id, namespace), cursor):
+            continue
+        sheet = read(thread, namespace=namespace, before=cursor)
+        if any(line.step.point.checkpoint_id == checkpoint_id for line in sheet.lines):  # it was not pushed off since
             return sheet
     return read(thread, namespace=namespace, at=checkpoint_id)
+
+
+def _is_on_page(point: Point, before: str) -> bool:
+    """Tell whether the page that ``before`` leads to shows a checkpoint, by counting those between."""
+    order, top = history.order_of(point), history.order_of(replace(point, checkpoint_id=before)) if before else None
+    if order is None or (before and (top is None or order >= top)):
+        return False
+    between = Checkpoint.objects.filter(thread=point.thread_id, ns=point.namespace, pk__gt=order)
+    return (between.filter(pk__lt=top) if before else between).order_by("pk").values("pk")[:PAGE].count() < PAGE
 
 
 def count(thread: Thread) -> int:

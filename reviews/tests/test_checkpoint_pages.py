@@ -152,6 +152,49 @@ def test_a_checkpoint_shows_what_it_changed_and_the_page_it_is_on(desk: Desk) ->
     assert answer.offers == set()
 
 
+@pytest.mark.parametrize(
+    ("at", "before", "first"),
+    [
+        (0, None, 0),
+        (2, None, 0),  # the last of the first page
+        (3, None, 3),  # beyond it: from it on
+        (8, None, 8),
+        (4, 2, 3),  # on the page that was looked at
+        (5, 2, 3),
+        (6, 2, 6),  # not on that one, nor on the first
+        (1, 2, 0),
+        (2, 2, 0),
+        (4, "1f000000-0000-6000-8000-000000000000", 4),  # a page that is gone
+    ],
+)
+def test_a_checkpoint_stands_on_the_page_it_was_found_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, at: int, before: int | str | None, first: int
+) -> None:
+    monkeypatch.setattr(timeline, "PAGE", 3)
+    thread = new_thread()
+    written = [store_checkpoint(thread) for _ in range(9)][::-1]
+    cursor = written[before] if isinstance(before, int) else before or ""
+    sheet = timeline.around(thread, written[at], before=cursor)
+    assert [line.step.point.checkpoint_id for line in sheet.lines] == written[first : first + 3]
+
+
+def test_a_checkpoint_that_is_pushed_off_its_page_is_still_shown(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running agent writes one more between the look and the page."""
+    monkeypatch.setattr(timeline, "PAGE", 3)
+    thread = new_thread()
+    oldest, *_ = [store_checkpoint(thread) for _ in range(3)]
+    looked = timeline._is_on_page
+
+    def slow(point: history.Point, before: str) -> bool:
+        found = looked(point, before)
+        store_checkpoint(thread)
+        return found
+
+    monkeypatch.setattr(timeline, "_is_on_page", slow)
+    sheet = timeline.around(thread, oldest)
+    assert [line.step.point.checkpoint_id for line in sheet.lines] == [oldest]
+
+
 def test_the_parent_is_what_it_is_compared_with(desk: Desk) -> None:
     row = paid(desk)
     after = ids(row.thread)[ids(row.thread).index(asked_at(row)) - 2]  # the middleware's own step comes first
