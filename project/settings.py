@@ -119,7 +119,9 @@ def database(url: str) -> dict[str, Any]:
             "timeout": 20,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
         }
-        return config | {"CONN_MAX_AGE": None}  # opening the file again costs more than most queries
+        # Opening the file again costs more than most queries. The embedded desk never forks; an open connection of
+        # SQLite's does not survive that.
+        return config | {"CONN_MAX_AGE": None if EMBEDDED else 0}
     # A kept connection per thread ran PostgreSQL out of clients; a pool bounds them, checks drop what a restart broke.
     patience = env.float("DATABASE_POOL_SECONDS", default=5)  # then a page says that the database is away
     pool = {"min_size": 0, "max_size": env.int("DATABASE_POOL_SIZE", default=12), "timeout": patience, "max_idle": 60}
@@ -151,7 +153,7 @@ def channel_layer() -> dict[str, Any]:
 CHANNEL_LAYERS = {"default": channel_layer()}
 
 # Celery carries ids and may lose them: the database is the queue. So publishing gives up at once and nothing is kept.
-CELERY_BROKER_URL = REDIS_URL or "embedded://"  # project.broker
+CELERY_BROKER_URL = REDIS_URL or "embedded://localhost/"  # project.broker
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
     {
         "global_keyprefix": f"{REDIS_PREFIX}:",

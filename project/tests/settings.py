@@ -49,7 +49,9 @@ _database = DATABASES["default"]
 _on_sqlite = _database["ENGINE"].endswith("sqlite3")
 # pytest-django appends the worker's name.
 _database["TEST"] = {"NAME": str(_folder / "test.sqlite3") if _on_sqlite else f"test_countersign{_suffix}"}
-if _on_sqlite:  # nobody pulls the plug of a test
+if _on_sqlite:
+    _database["CONN_MAX_AGE"] = 0  # tests fork, and whatever thread's connection were open would break the child's
+    # Nobody pulls the plug of a test.
     _database["OPTIONS"]["init_command"] += "PRAGMA synchronous=OFF;"
 # The real one takes 0.3 s for each person of the cast.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

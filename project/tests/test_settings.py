@@ -55,7 +55,7 @@ def test_without_any_variable_it_is_the_desk_on_one_machine(tmp_path: Path) -> N
     assert not found["https"]
     assert found["database"]["NAME"] == str(tmp_path / "data" / "countersign.sqlite3")
     assert found["database"]["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
-    assert found["broker"] == "embedded://"
+    assert found["broker"] == "embedded://localhost/"
     assert found["layer"]["BACKEND"] == "project.channel_layer.ThreadSafeInMemoryLayer"
     assert found["lease"] == 30
     assert found["model"] == "scripted"
