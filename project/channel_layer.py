@@ -39,7 +39,11 @@ class ThreadSafeInMemoryLayer(InMemoryChannelLayer):
         home = self._home
         if home is None or home is asyncio.get_running_loop() or not home.is_running():
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+        try:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise  # the sender gives up; otherwise the server ends, and nobody is there to be told
 
     def _clean_expired(self) -> None:
         """Let nothing expire: the one channel that is read (``reviews.hub``) stays in its groups as long as it is."""

@@ -110,3 +110,25 @@ async def test_a_page_that_hears_nothing_for_a_while_still_hears_the_next_hint(s
     await layer.group_send("inbox", HINT)
     assert await asyncio.wait_for(waiting, timeout=60) == HINT
     await layer.flush()
+
+
+async def test_a_send_that_the_ending_server_cancels_is_no_error() -> None:
+    """The desk ends while a hint is on its way: the thread of hints must not die of it, loudly."""
+    layer, home = ThreadSafeInMemoryLayer(), asyncio.new_event_loop()
+    server = threading.Thread(target=home.run_forever)
+    server.start()
+    layer._home = home
+
+    def leave() -> None:
+        for task in asyncio.all_tasks(home):
+            task.cancel()
+
+    try:
+        with pytest.raises(TimeoutError):  # a sender that gives up is told so
+            await asyncio.wait_for(layer._at_home(asyncio.sleep(30)), 0.05)
+        home.call_soon_threadsafe(home.call_later, 0.05, leave)
+        await asyncio.wait_for(layer._at_home(asyncio.sleep(30)), 10)
+    finally:
+        home.call_soon_threadsafe(home.stop)
+        server.join()
+        home.close()
