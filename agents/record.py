@@ -160,9 +160,8 @@ class Record:
 
     def _read_tasks(self, way: Sequence[Row], writes: Any) -> Mapping[str, list[Task]]:
         written: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        for checkpoint_id, task_id, path, channel in writes.values_list(
-            "checkpoint_id", "task_id", "task_path", "channel"
-        ):
+        rows = writes.values_list("task_path", "task_id", "checkpoint_id", "channel")
+        for path, task_id, checkpoint_id, channel in sorted(rows):  # as LangGraph orders the tasks of a step
             if path:
                 written[checkpoint_id, task_id, path].add(channel)
         due = {row.id: row.next for row in way}
