@@ -53,7 +53,6 @@ def test_a_foreign_an_absent_and_a_rebound_origin_are_refused(headers: Sequence[
     assert not is_own_origin(scope(*headers))
 
 
-@pytest.mark.django_db  # Channels looks at a connection that an earlier test left in its thread
 async def test_a_refused_socket_never_reaches_its_consumer() -> None:
     async def consumer(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("the consumer was reached")
@@ -63,7 +62,6 @@ async def test_a_refused_socket_never_reaches_its_consumer() -> None:
     assert not connected
 
 
-@pytest.mark.django_db  # Channels looks at a connection that an earlier test left in its thread
 async def test_the_desk_refuses_a_foreign_origin_at_its_door() -> None:
     page = WebsocketCommunicator(application, "/ws/", headers=[HOST, (b"origin", b"http://evil.example")])
     connected, _ = await page.connect()
