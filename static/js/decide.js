@@ -37,7 +37,7 @@
     words.setAttribute("role", "alert");
     words.textContent =
       "The desk did not answer. What you typed is still here. Press again: a decision is never recorded twice.";
-    submitter.after(words);
+    submitter.before(words);
   }
 
   function show(page) {
