@@ -224,6 +224,8 @@ def _start_celery() -> Callable[[], None]:
     thread.start()
 
     def stop() -> None:
+        while state.reserved_requests:  # they are drained; Celery walks over this set while tasks would leave it
+            time.sleep(0.01)
         state.should_stop = 0  # read by its own thread: stopped from ours, it would still take messages
         thread.join()
 
