@@ -81,6 +81,11 @@ class Line:
         """Whether somebody began here: a fork, or a branch."""
         return self.step.source == "fork" or bool(self.step.left)
 
+    @property
+    def folds(self) -> bool:
+        """Whether rows follow under it: forks, or the steps of a subgraph."""
+        return bool(self.inner or self.step.forks)
+
 
 @dataclass(frozen=True)
 class Sheet:

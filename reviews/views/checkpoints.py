@@ -203,6 +203,7 @@ def _about(request: HttpRequest, thread: Thread, sheet: Sheet, namespace: str) -
         "sheet": sheet,
         "namespace": namespace,
         "query": query,
+        "steps_at": reverse("reviews:checkpoints", args=[thread.pk]),
         "count": min(total := timeline.count(thread), timeline.MOST_COUNTED),
         "is_more": total > timeline.MOST_COUNTED,
         "seen": request.GET.get("seen", "") if _is_id(request.GET.get("seen", "")) else sheet.newest,
