@@ -37,6 +37,10 @@ __all__ = [
     "words_of",
 ]
 
+_END = """
+select e.seq, e.hash, clock_timestamp() from (select 1) as one
+left join (select seq, hash from reviews_auditentry order by seq desc limit 1) as e on true
+"""
 _LOCK = 0x636F756E74657273  # "counters": PostgreSQL's advisory lock of the log
 
 
@@ -84,10 +88,10 @@ def append(
     what = _body(kind, on or On())
     sealed = {name: (value, *commit(value)) for name, value in (secrets or {}).items()}
     with transaction.atomic(savepoint=False):
-        seq, previous = _lock_end()
+        seq, previous, now = _lock_end()
         body = what | {
             "seq": seq + 1,
-            "at": written(now := database_time()),
+            "at": written(now),
             "who": {"id": user.pk, "name": user.get_username()} if user else None,
             "role": role,
             "signed_in": signed_in,
@@ -126,17 +130,20 @@ def database_time() -> datetime:
 # -------------------------------------------------------------------------------------------------------------- writing
 
 
-def _lock_end() -> tuple[int, str]:
-    """Hold the log until the commit; return number and hash of its last entry.
+def _lock_end() -> tuple[int, str, datetime]:
+    """Hold the log until the commit; return number and hash of its last entry, and the database's time.
 
     On PostgreSQL a lock on the last row would not do: who waited for it would still see that row as the last one.
     SQLite's transactions are IMMEDIATE and hold the whole database already.
     """
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-    last = AuditEntry.objects.order_by("-seq").values_list("seq", "hash").first()
-    return last or (0, START)
+    last = AuditEntry.objects.order_by("-seq").values_list("seq", "hash")
+    if connection.vendor != "postgresql":
+        return *(last.first() or (0, START)), database_time()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        cursor.execute(_END)
+        seq, digest, now = cursor.fetchone()
+    return seq or 0, digest or START, now
 
 
 def _body(kind: Kind, on: On) -> dict[str, Any]:

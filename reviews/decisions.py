@@ -17,14 +17,14 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents import runs
-from agents.models import Run, Thread
+from agents.models import Run
 from agents.outcome import CallKey, CallPermit, Permit, canonical_bytes
 from agents.outcome import digest as digest_of
 from reviews import audit, dialects, live
 from reviews.audit import CallFacts, Kind, On, may_run, words_of
 from reviews.dialects import TOOL_DIALECTS, UNSET, VERDICTS, Problem, Proposal, Verdict
 from reviews.dialects.answering import is_blank
-from reviews.models import Action, AuditEntry, Decision, Draft, Interrupt, Role, names_for
+from reviews.models import Action, AuditEntry, Decision, Draft, Interrupt, Role, forget_rights, names_for
 from reviews.people import roles_of
 from reviews.strict_json import same
 from reviews.tasks import wake_on_commit
@@ -182,18 +182,20 @@ class _Attempt:
 
     def take(self, row: Interrupt, proposal: Proposal, verdicts: Sequence[Verdict]) -> Receipt:
         """Record everything in the caller's transaction. Raises _LostRace."""
-        # The thread comes first in the order of locks; whoever files an outcome holds it too.
-        Thread.objects.select_for_update(no_key=True).values_list("pk").get(pk=row.thread_id)
+        decisions = self._made(row, proposal.dialect, verdicts)
+        # Locks the thread, which comes first in the order of locks; whoever files an outcome holds it too.
+        run_id = self._enqueue(row, dialects.answer(proposal, verdicts), decisions)
+        forget_rights()  # what was true when the page was read may have been taken away
         asked = Interrupt.objects.decidable_by(self.user).filter(pk=row.pk, status=OPEN)
         taken = asked.filter(version=self.version, digest=self.digest).update(
-            status=DECIDED, decided_at=Now(), decided_by=self.user, submit_token=self.submit_token
+            status=DECIDED, decided_at=Now(), decided_by=self.user, submit_token=self.submit_token, resume=run_id
         )
         if not taken:
             raise _LostRace
         role = self._role(row)
-        decisions = self._write_decisions(row, proposal.dialect, verdicts, role)
-        run_id = self._enqueue(row, dialects.answer(proposal, verdicts), decisions)
-        Interrupt.objects.filter(pk=row.pk).update(resume=run_id)
+        for decision in decisions:
+            decision.role = role
+        Decision.objects.bulk_create(decisions)
         Draft.objects.filter(user=self.user, action__interrupt=row).delete()
         entry = self._log_decided(row, decisions, run_id, role)
         wake_on_commit(row.thread_id)
@@ -202,11 +204,11 @@ class _Attempt:
         at: Any = Interrupt.objects.values_list("decided_at", flat=True).get(pk=row.pk)
         return Receipt(row.pk, self.user.get_username(), at, tuple(one.verdict for one in decisions), run_id, entry)
 
-    def _write_decisions(self, row: Interrupt, dialect: str, verdicts: Sequence[Verdict], role: str) -> list[Decision]:
-        return Decision.objects.bulk_create(
-            _decision(action, verdict, dialect, user=self.user, role=role)
+    def _made(self, row: Interrupt, dialect: str, verdicts: Sequence[Verdict]) -> list[Decision]:
+        return [
+            _decision(action, verdict, dialect, user=self.user)
             for action, verdict in zip(row.actions.all(), verdicts, strict=True)
-        )
+        ]
 
     def _enqueue(self, row: Interrupt, answer: Any, decisions: Sequence[Decision]) -> str:
         permit = Permit(
@@ -266,7 +268,7 @@ class _Attempt:
 # ------------------------------------------------------------------------------------------------------------ decisions
 
 
-def _decision(action: Action, verdict: Verdict, dialect: str, *, user: Any, role: str) -> Decision:
+def _decision(action: Action, verdict: Verdict, dialect: str, *, user: Any) -> Decision:
     message = None if verdict.type in ("approve", "edit") or is_blank(verdict.message) else verdict.message
     value = None if verdict.value is UNSET else {"value": verdict.value}
     return Decision(
@@ -276,7 +278,6 @@ def _decision(action: Action, verdict: Verdict, dialect: str, *, user: Any, role
         message=message,
         value=value,
         user=user,
-        role=role,
         digest=_decided_digest(action, verdict, dialect),
     )
 

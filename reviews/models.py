@@ -5,6 +5,9 @@ Every query for a page starts from ``visible_to(user)``; what a person may decid
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar, Self
 
 from django.conf import settings
@@ -39,10 +42,27 @@ class Grant(models.Model):
 
 
 _GRANTED = """
-select a.name from agents_agent a where exists (
-    select 1 from reviews_grant g join auth_user_groups m on m.group_id = g.group_id
-    where m.user_id = %s and (g.agent_id = a.name or g.agent_id is null) and g.role in ({roles}))
+select g.role, a.name from auth_user_groups m join reviews_grant g on g.group_id = m.group_id
+left join agents_agent a on g.agent_id = a.name or g.agent_id is null
+where m.user_id = %s
 """
+_kept: ContextVar[dict[int, dict[str, list[str]]] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def rights_kept() -> Iterator[None]:
+    """Ask for each person's rights once, and keep them until the end: for one answer to a browser."""
+    token = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+def forget_rights() -> None:
+    """Have the rights looked up anew: in a transaction that rests on them."""
+    if (kept := _kept.get()) is not None:
+        kept.clear()
 
 
 def names_for(user: Any, *roles: str) -> list[str]:
@@ -53,11 +73,29 @@ def names_for(user: Any, *roles: str) -> list[str]:
     """
     if not user.is_active or not user.is_authenticated:
         return []
-    asked = [] if user.is_superuser else [str(role) for role in roles or Role.values]
-    sql = _GRANTED.format(roles=", ".join(["%s"] * len(asked))) if asked else "select name from agents_agent"
+    if user.is_superuser:
+        return [name for (name,) in _rows("select name from agents_agent")]
+    granted = granted_to(user)
+    return list(dict.fromkeys(name for role in roles or Role.values for name in granted.get(role, ())))
+
+
+def granted_to(user: Any) -> dict[str, list[str]]:
+    """Return each role of ``user`` with the names of the agents that it reaches. An administrator needs no grant."""
+    kept = _kept.get()
+    if kept is not None and user.pk in kept:
+        return kept[user.pk]
+    found: dict[str, list[str]] = {}
+    for role, name in _rows(_GRANTED, [user.pk]):
+        found.setdefault(role, []).extend([name] if name is not None else [])
+    if kept is not None:
+        kept[user.pk] = found
+    return found
+
+
+def _rows(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(sql, [user.pk, *asked] if asked else [])
-        return [name for (name,) in cursor.fetchall()]
+        cursor.execute(sql, params)
+        return list(cursor.fetchall())
 
 
 def agents_for(user: Any, *roles: str) -> models.QuerySet[Agent]:

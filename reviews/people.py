@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reviews.models import Grant, Role
+from reviews.models import Role, granted_to
 
 ADMINISTRATOR = "administrator"
 _ORDER = (Role.REVIEWER, Role.OPERATOR, Role.AUDITOR)
@@ -24,8 +24,5 @@ def roles_of(user: Any, agent: str | None = None) -> list[str]:
         return []
     if user.is_superuser:
         return [ADMINISTRATOR]
-    grants = Grant.objects.filter(group__user=user)
-    if agent is not None:
-        grants = grants.filter(agent__isnull=True) | grants.filter(agent=agent)
-    held = set(grants.values_list("role", flat=True))
-    return [role.value for role in _ORDER if role in held]
+    granted = granted_to(user)
+    return [role.value for role in _ORDER if role in granted and (agent is None or agent in granted[role])]

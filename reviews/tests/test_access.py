@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -11,8 +12,30 @@ from django.urls import URLPattern, get_resolver, reverse
 
 from agents import runs
 from agents.models import Agent, Run, Thread
-from reviews.models import AuditEntry, Decision, Draft, Grant, Interrupt, Preference
-from reviews.tests.cast import Cast, ask, ask_calls, file_outcome, new_thread
+from reviews import decisions
+from reviews.models import (
+    AuditEntry,
+    Decision,
+    Draft,
+    Grant,
+    Interrupt,
+    Preference,
+    Role,
+    forget_rights,
+    names_for,
+    rights_kept,
+)
+from reviews.people import roles_of
+from reviews.tests.cast import (
+    APPROVE,
+    Cast,
+    ask,
+    ask_calls,
+    assert_untouched,
+    decide,
+    file_outcome,
+    new_thread,
+)
 
 pytestmark = pytest.mark.django_db
 PEOPLE = ("ann", "ben", "olga", "aude", "otto", "root")
@@ -238,3 +261,37 @@ def test_administration_shows_and_does_not_write_what_has_one_writer(cast: Cast,
 @pytest.mark.parametrize("name", ["ann", "olga", "aude", "otto"])
 def test_the_administration_is_for_administrators(cast: Cast, name: str) -> None:
     assert in_as(cast, name).get("/admin/", follow=True).status_code == 403
+
+
+def test_rights_are_asked_once_for_an_answer_and_anew_for_the_next(
+    cast: Cast, django_assert_num_queries: Callable[[int], AbstractContextManager[Any]]
+) -> None:
+    with rights_kept():
+        with django_assert_num_queries(1):
+            assert names_for(cast.ann, Role.REVIEWER) == names_for(cast.ann) == ["support"]
+            assert names_for(cast.ann, Role.OPERATOR) == []
+            assert roles_of(cast.ann, "support") == ["reviewer"]
+        Grant.objects.filter(group__user=cast.ann).delete()
+        assert names_for(cast.ann) == ["support"]
+        assert names_for(cast.olga, Role.OPERATOR) == ["support"]
+        forget_rights()
+        assert names_for(cast.ann) == []
+    with rights_kept():
+        Grant.objects.create(group=cast.ann.groups.get(), role=Role.AUDITOR)
+        assert set(names_for(cast.ann, Role.AUDITOR)) == {"support", "billing"}
+    assert names_for(cast.ann, Role.REVIEWER) == []
+
+
+def test_a_right_that_is_taken_while_the_form_is_read_decides_nothing(
+    cast: Cast, payment: Interrupt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = decisions.find_problems
+
+    def taken_away(row: Interrupt, *found: Any, **more: Any) -> Any:
+        Grant.objects.filter(group__user=cast.ann).delete()
+        return checked(row, *found, **more)
+
+    monkeypatch.setattr(decisions, "find_problems", taken_away)
+    with rights_kept(), pytest.raises(decisions.NotVisible):
+        decide(cast.ann, payment, APPROVE)
+    assert_untouched(payment)

@@ -374,3 +374,12 @@ def test_a_kept_draft_answers_with_the_box_as_it_is_now(cast: Cast, ann: Client)
     assert "draft kept" in fragment.text
     assert f"state-i{row.pk}-0-amount" in fragment.ids
     assert isinstance(fragment, Page)
+
+
+def test_a_form_sent_beside_its_page_is_told_where_to_go_and_what_to_say(ann: Client, payment: Interrupt) -> None:
+    """The words are not kept for the next page as well: it is the page that says them."""
+    form = {"version": payment.version, "digest": payment.digest, "submit_token": "t", "decision": "approve"}
+    answer = ann.post(path_of(payment), form, headers={"Sent-Beside": "1"})
+    assert (answer.status_code, answer.headers["Go-To"]) == (200, reverse("reviews:inbox"))
+    assert "Recorded: approved" in answer.text
+    assert "Recorded: approved" not in ann.get(answer.headers["Go-To"]).text

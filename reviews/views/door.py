@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import quote
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -14,6 +15,7 @@ from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
 from reviews.kept import seal
+from reviews.models import rights_kept
 
 Arguments = ParamSpec("Arguments")
 View = Callable[Concatenate[HttpRequest, Arguments], HttpResponseBase]
@@ -27,7 +29,8 @@ def signed_in(view: View[Arguments]) -> View[Arguments]:
         if not request.user.is_authenticated:
             response: HttpResponseBase = _signed_out(request)
         else:
-            response = _go_to(request, view(request, *args, **kwargs))
+            with rights_kept():
+                response = _go_to(request, view(request, *args, **kwargs))
         patch_cache_control(response, no_store=True, private=True)
         return response
 
@@ -40,6 +43,21 @@ def _go_to(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase
         response.headers["Go-To"] = response.headers["Location"]
         del response.headers["Location"]
         response.status_code = 204
+    return response
+
+
+def see_other(request: HttpRequest, address: str, words: str) -> HttpResponse:
+    """Lead from a form to a page that says what was done: its first line bold.
+
+    Who sent the form beside the page gets the words at once; for a browser that leaves its page they wait.
+    """
+    if "Sent-Beside" in request.headers:
+        told = render(request, "_notice.html", {"message": {"message": words}})
+        told.headers["Go-To"] = address
+        return told
+    messages.success(request, words)
+    response = redirect(address)
+    response.status_code = 303
     return response
 
 

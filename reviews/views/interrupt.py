@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from django.contrib import messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
@@ -20,7 +19,7 @@ from reviews.models import Interrupt
 from reviews.questions import Question
 from reviews.sheets import NotRecorded, Sheet
 from reviews.talk import VERDICT_WORDS
-from reviews.views.door import is_fragment, signed_in
+from reviews.views.door import is_fragment, see_other, signed_in
 
 ACTS = ("undo", "strip", "escape")
 
@@ -226,12 +225,10 @@ def _go_on(request: HttpRequest, question: Question) -> HttpResponse:
     filters = _filters(request)
     found = question.interrupt
     words = _recorded_words(question, request.POST.get("decision", ""))
-    messages.success(request, f"Recorded: {words}\n{found.title}. {found.agent.title} goes on with it now.")
     following = inbox.next_of_pause(request.user, found) or inbox.next_open(request.user, filters, besides=found.pk)
     target = reverse("reviews:interrupt", args=[following]) if following else reverse("reviews:inbox")
-    response = redirect(target + filters.along())
-    response.status_code = 303
-    return response
+    told = f"Recorded: {words}\n{found.title}. {found.agent.title} goes on with it now."
+    return see_other(request, target + filters.along(), told)
 
 
 def _recorded_words(question: Question, verb: str) -> str:

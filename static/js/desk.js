@@ -31,6 +31,11 @@
     if (event.persisted) [...document.forms].forEach(release);
   });
 
+  // What the page before was told on its way to this one (decide.js).
+  const words = sessionStorage.getItem("words");
+  sessionStorage.removeItem("words");
+  if (words) document.querySelector("[data-notices]")?.insertAdjacentHTML("afterend", words);
+
   document.addEventListener("click", (event) => {
     if (event.target.closest("[aria-disabled=true]")) event.preventDefault();
   });

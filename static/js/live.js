@@ -13,6 +13,7 @@
   const line = document.getElementById("line");
   if (!line || !("WebSocket" in window)) return;
   let failures = 0, poll = 0, gathered = new Set(), gathering = 0, spoken = 0, unsaid = "", signedOut = false;
+  let between = null;  // names heard while a page is on its way that was made before
 
   function say(state) {
     if (line.dataset.state === state) return;
@@ -55,7 +56,10 @@
 
   // Hints that come within 300 ms of each other make one request.
   function hear(names) {
-    for (const name of names) gathered.add(name);
+    for (const name of names) {
+      gathered.add(name);
+      between?.add(name);
+    }
     gathering ||= setTimeout(() => {
       const heard = gathered;
       gathered = new Set();
@@ -123,6 +127,16 @@
       signedOut = true;
       say("out");
     }
+  });
+
+  // Another page is shown in this one's place (decide.js): what its regions missed on the way they ask for now.
+  document.addEventListener("page-asked", () => {
+    between = new Set();
+  });
+  document.addEventListener("page-shown", () => {
+    const missed = between ?? [];
+    between = null;
+    hear(missed);
   });
 
   // The back button may show a page from memory, as it was; its regions ask at once what has become of it.

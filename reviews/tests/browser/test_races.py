@@ -94,7 +94,7 @@ def test_an_answer_that_was_lost_was_recorded_once(ann: Person, refund: str) -> 
     page = ann.page
 
     def lose(route: Route) -> None:
-        assert route.fetch(max_redirects=0).status == 204
+        assert "go-to" in route.fetch(max_redirects=0).headers
         route.abort()
 
     page.route(re.compile(r"/interrupts/\d+/(\?|$)"), lose, times=1)
