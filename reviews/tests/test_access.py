@@ -36,6 +36,7 @@ from reviews.tests.cast import (
     file_outcome,
     new_thread,
 )
+from reviews.verdict_checks import find_problems
 
 pytestmark = pytest.mark.django_db
 PEOPLE = ("ann", "ben", "olga", "aude", "otto", "root")
@@ -285,11 +286,9 @@ def test_rights_are_asked_once_for_an_answer_and_anew_for_the_next(
 def test_a_right_that_is_taken_while_the_form_is_read_decides_nothing(
     cast: Cast, payment: Interrupt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = decisions.find_problems
-
     def taken_away(row: Interrupt, *found: Any, **more: Any) -> Any:
         Grant.objects.filter(group__user=cast.ann).delete()
-        return checked(row, *found, **more)
+        return find_problems(row, *found, **more)
 
     monkeypatch.setattr(decisions, "find_problems", taken_away)
     with rights_kept(), pytest.raises(decisions.NotVisible):
