@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from agents import history, queue, registry, runner, runs, streams
+from agents import history, queue, registry, runner, runs, statements, streams
 from agents.models import Agent, Checkpoint, Run, Thread
 from agents.queue import Lined, Message, Refused
 from agents.tests import driving, graphs
@@ -319,3 +319,24 @@ def test_a_strategy_has_nothing_to_stop_on_an_idle_thread(idle: str) -> None:
     for strategy in ("interrupt", "rollback"):
         assert send(idle, strategy, strategy=strategy).stopped == ""
     assert texts(idle) == ["interrupt", "rollback"]
+
+
+def test_a_message_cancelled_in_the_middle_of_a_claim_leaves_its_thread_as_it_was(
+    idle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is taken by one statement, its run by the next: who finds no run gives the thread back."""
+    thread_id, (run_id,) = idle, send(idle, "first").run_ids
+    before = Thread.objects.values().get(pk=thread_id)
+
+    def cancelled_meanwhile(sql: str, params: Any) -> Any:
+        if "update agents_run" in sql:
+            Run.objects.filter(pk=run_id).update(status=Run.Status.CANCELLED)
+        return statements.execute(sql, params)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "execute", cancelled_meanwhile)
+        assert runs.claim(thread_id, "worker") is None
+    assert Thread.objects.values().get(pk=thread_id) == before
+    lease = runs.claim(thread_id, "worker")
+    assert lease is not None
+    assert lease.run_id == run_id

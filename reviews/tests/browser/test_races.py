@@ -101,7 +101,7 @@ def test_an_answer_that_was_lost_was_recorded_once(ann: Person, refund: str) -> 
     page.get_by_role("button", name="Run as asked").click()
     expect(page.get_by_role("alert").filter(has_text=UNSENT)).to_be_visible()
     page.get_by_role("button", name="Run as asked").click(force=True)  # live regions may have told it by now
-    expect(page.get_by_role("status").filter(has_text="Recorded: approved").first).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Recorded: approved")).to_be_visible()  # once
     ann.watch(refund)
     assert len(ann.desk.effects(refund)) == 1
 
