@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import OuterRef, Subquery
-
-from agents.models import Checkpoint, Thread
+from agents.models import Checkpoint
+from agents.statements import moment, parsed, select
 from agents.values import Point, UnknownCheckpoint, checked, order_of
 
 
@@ -72,6 +71,15 @@ class _Start:
     parent_order: int | None  # None: the parent is gone
 
 
+_STARTS = """
+select c.checkpoint_id, c.parent_id, c.left_id, c.id, (
+    select p.id from agents_checkpoint p
+    where p.thread_id = c.thread_id and p.ns = c.ns and p.checkpoint_id = c.parent_id
+)
+from agents_checkpoint c where c.thread_id = %s and c.ns = %s and c.left_id <> '' order by c.id
+"""
+
+
 @dataclass(frozen=True)
 class Branches:
     """Where the branches of a namespace begin, oldest first. The trunk is not among them."""
@@ -80,11 +88,7 @@ class Branches:
 
     @classmethod
     def of(cls, thread_id: str, namespace: str = "") -> Branches:
-        rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace).exclude(left_id="")
-        parents = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace, checkpoint_id=OuterRef("parent_id"))
-        found = rows.order_by("pk").annotate(parent_order=Subquery(parents.values("pk")))
-        columns = ("checkpoint_id", "parent_id", "left_id", "pk", "parent_order")
-        return cls([_Start(*row) for row in found.values_list(*columns)])
+        return cls([_Start(*row) for row in select(_STARTS, [thread_id, namespace])])
 
     def number_of(self, order: int) -> int:
         """Return which branch a checkpoint is in, by its place in the order of writing."""
@@ -112,10 +116,20 @@ def tree(thread_id: str, *, before: int | None = None, limit: int = 50) -> Tree:
     return Tree(branches, older=older, origin=origin_of(thread_id))
 
 
+_EDGES = """
+select * from (
+    select checkpoint_id from agents_checkpoint where thread_id = %s and ns = '' order by id limit 1
+) as a
+union all
+select * from (
+    select checkpoint_id from agents_checkpoint where thread_id = %s and ns = '' order by id desc limit 1
+) as b
+"""
+
+
 def _edges(thread_id: str) -> tuple[str, str] | None:
-    ids = Checkpoint.objects.filter(thread_id=thread_id, ns="").order_by("pk").values_list("checkpoint_id", flat=True)
-    first = ids.first()
-    return (first, ids.reverse()[0]) if first else None
+    found = select(_EDGES, [thread_id, thread_id])
+    return (found[0][0], found[1][0]) if found else None
 
 
 def _span(found: Branches, number: int, edges: tuple[str, str]) -> tuple[str, str]:
@@ -126,8 +140,14 @@ def _span(found: Branches, number: int, edges: tuple[str, str]) -> tuple[str, st
 
 
 def _rows(thread_id: str, ids: set[str]) -> Mapping[str, dict[str, Any]]:
-    rows = Checkpoint.objects.filter(thread_id=thread_id, ns="", checkpoint_id__in=ids)
-    return {row["checkpoint_id"]: {**row} for row in rows.values("checkpoint_id", "metadata", "created_at")}
+    sql = (
+        "select checkpoint_id, metadata, created_at from agents_checkpoint "
+        "where thread_id = %s and ns = '' and checkpoint_id = any(%s)"
+    )
+    return {
+        checkpoint_id: {"metadata": parsed(metadata), "created_at": moment(at)}
+        for checkpoint_id, metadata, at in select(sql, [thread_id, list(ids)])
+    }
 
 
 def _branch(
@@ -160,8 +180,15 @@ def _branch(
     )
 
 
+_FORKED = "select $thread, title, author, note, ancestor_checkpoint, created_at from agents_thread where "
+_FORKS = _FORKED.replace("$thread", "id") + "ancestor_id = %s"
+_ORIGIN = _FORKED.replace("$thread", "ancestor_id") + "id = %s and ancestor_id is not null"
+
+
 def _forks_by_branch(thread_id: str, found: Branches) -> Mapping[int, list[Fork]]:
-    forks = list(_forks(Thread.objects.filter(ancestor_id=thread_id)))
+    forks = [_fork(row) for row in select(f"{_FORKS} order by created_at, id", [thread_id])]
+    if not forks:
+        return {}
     rows = Checkpoint.objects.filter(thread_id=thread_id, ns="", checkpoint_id__in={one.checkpoint_id for one in forks})
     orders = dict(rows.values_list("checkpoint_id", "pk"))
     by_branch: dict[int, list[Fork]] = defaultdict(list)
@@ -173,29 +200,20 @@ def _forks_by_branch(thread_id: str, found: Branches) -> Mapping[int, list[Fork]
 def forks_from(thread_id: str, checkpoint_ids: Sequence[str]) -> Mapping[str, list[Fork]]:
     """Map checkpoints to the threads that were forked from them."""
     found: dict[str, list[Fork]] = defaultdict(list)
-    for fork in _forks(Thread.objects.filter(ancestor_id=thread_id, ancestor_checkpoint__in=checkpoint_ids)):
+    sql = f"{_FORKS} and ancestor_checkpoint = any(%s) order by created_at, id"
+    for fork in map(_fork, select(sql, [thread_id, list(checkpoint_ids)])):
         found[fork.checkpoint_id].append(fork)
     return found
 
 
-def _forks(threads: Any) -> Iterator[Fork]:
-    columns = ("pk", "title", "author", "note", "ancestor_checkpoint", "created_at")
-    yield from (Fork(*row) for row in threads.order_by("created_at", "pk").values_list(*columns))
+def _fork(row: Iterable[Any]) -> Fork:
+    thread_id, name, author, note, checkpoint_id, at = row
+    return Fork(thread_id, name, author, note, checkpoint_id, moment(at))
 
 
 def origin_of(thread_id: str) -> Fork | None:
     """Return where a thread was forked from: `thread_id` names the other thread, the rest tells of this fork."""
-    thread = Thread.objects.filter(pk=thread_id, ancestor__isnull=False).first()
-    if thread is None:
-        return None
-    return Fork(
-        thread_id=thread.ancestor_id or "",
-        name=thread.title,
-        author=thread.author,
-        note=thread.note,
-        checkpoint_id=thread.ancestor_checkpoint,
-        at=thread.created_at,
-    )
+    return next(map(_fork, select(_ORIGIN, [thread_id])), None)
 
 
 # -------------------------------------------------------------------------------------------------------------- descent

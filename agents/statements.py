@@ -1,4 +1,4 @@
-"""Statements for which each step of a graph waits: straight to the driver, past Django's cursors.
+"""Statements for which each step of a graph waits, or each page: straight to the driver, past Django's cursors.
 
 Those write the parameters of PostgreSQL into the text of each statement, which is then parsed and planned anew. Here
 they go beside it, as bytes, and a statement is planned once a connection.
@@ -6,7 +6,9 @@ they go beside it, as bytes, and a statement is planned once a connection.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +30,30 @@ def execute(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     except Exception:
         with link.wrap_database_errors:
             raise
+
+
+def select(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Return the rows of a query for a page, which the ORM takes five to ten times as long to write and read.
+
+    A list is one parameter: ``= any(%s)``. Times and JSON come as each database has them: ``moment``, ``parsed``.
+    """
+    link = current()
+    if link.queries_logged:  # tests count what a page asks
+        link.queries_log.append({"sql": sql, "time": "0"})
+    if link.vendor == "sqlite":
+        params = [json.dumps(one) if isinstance(one, list) else one for one in params]
+    return execute(sql, params)
+
+
+def moment(value: datetime | str) -> datetime:
+    """Read a time that ``select`` returned. SQLite's are text in UTC, and naive where it knows their column."""
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+def parsed(value: Any) -> Any:
+    """Read JSON that ``select`` returned."""
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def changed(sql: str, params: Sequence[Any]) -> int:
@@ -66,6 +92,7 @@ def execute_both(sql: str, params: Sequence[Any], many_sql: str, many: Sequence[
 
 @lru_cache(maxsize=256)
 def _for_sqlite(sql: str) -> str:
+    sql = sql.replace("= any(%s)", "in (select value from json_each(?))")
     return sql.replace("%s", "?").replace("%%", "%")
 
 

@@ -8,17 +8,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Count, Max, Min
-
 from agents.branches import Branches, Fork, forks_from
 from agents.marks import NODES
-from agents.models import Checkpoint, CheckpointWrite
+from agents.models import Checkpoint
+from agents.statements import moment, parsed, select
 from agents.values import Point, UnknownCheckpoint, checked, order_of
 
 _COLUMNS = (
-    "pk", "checkpoint_id", "parent_id", "run_id", "metadata", "next_nodes", "messages", "outer_id", "left_id",
+    "id", "checkpoint_id", "parent_id", "run_id", "metadata", "next_nodes", "messages", "outer_id", "left_id",
     "created_at",
 )  # fmt: skip
+_IN = "from agents_checkpoint where thread_id = %s and ns = %s"
+_PAGE = f"select {', '.join(_COLUMNS)} {_IN}"
+_NEWER, _OLDER = (f"select 1 {_IN} and id {test} %s limit 1" for test in "><")
+_WRITES = """
+select checkpoint_id, task_id, channel from agents_checkpointwrite
+where thread_id = %s and ns = %s and checkpoint_id = any(%s)
+"""
+_NESTED = """
+select outer_id, ns, count(id), min(id), max(id) from agents_checkpoint
+where thread_id = %s and outer_id <> '' and outer_id = any(%s) group by outer_id, ns order by min(id)
+"""  # not "", said, because SQLite takes the partial index for nothing less
 _CONTROL = ("__interrupt__", "__resume__", "__error__", "__error_source_node__")
 
 
@@ -81,27 +91,34 @@ def timeline(
     Raises UnknownCheckpoint for an id that cannot be one; () for a thread without checkpoints, and beyond an id that
     is not among them.
     """
-    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace)
-    for test, cursor in (("pk__lt", before), ("pk__lte", at), ("pk__gt", after)):
+    key, sql, cursors = [thread_id, namespace], _PAGE, list[int]()
+    for test, cursor in (("<", before), ("<=", at), (">", after)):
         if cursor:
             order = order_of(checked(Point(thread_id, cursor, namespace)))
-            rows = rows.filter(**{test: order}) if order is not None else rows.none()
-    found, more = _window(rows, backwards=not after, limit=limit)
+            if order is None:
+                return Page(())
+            sql, cursors = f"{sql} and id {test} %s", [*cursors, order]
+    found, beyond = _window(sql, [*key, *cursors], backwards=not after, limit=limit)
     if not found:
         return Page(())
-    first, last = found[0], found[-1]
-    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=namespace)
-    newer = more if after else bool(before or at) and rows.filter(pk__gt=first["pk"]).exists()
-    older = rows.filter(pk__lt=last["pk"]).exists() if after else more
-    steps = _Reading(thread_id, namespace, found, has_head=not newer).steps()
+    first, last, more = found[0], found[-1], bool(beyond)
+    newer = more if after else bool(before or at) and bool(select(_NEWER, [*key, first["id"]]))
+    older = bool(select(_OLDER, [*key, last["id"]])) if after else more
+    steps = _Reading(thread_id, namespace, found, beyond, has_head=not newer).steps()
     return Page(steps, older=last["checkpoint_id"] if older else "", newer=first["checkpoint_id"] if newer else "")
 
 
-def _window(rows: Any, *, backwards: bool, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    """Return a page's rows, newest first, and whether more follow in the direction of reading."""
-    found = list(rows.order_by("-pk" if backwards else "pk").values(*_COLUMNS)[: limit + 1])
+_Row = dict[str, Any]
+
+
+def _window(sql: str, params: Sequence[Any], *, backwards: bool, limit: int) -> tuple[list[_Row], list[_Row]]:
+    """Return a page's rows, newest first, and the one that follows in the direction of reading."""
+    rows = select(f"{sql} order by id {'desc' if backwards else 'asc'} limit {limit + 1:d}", params)
+    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    for row in found:
+        row |= {"metadata": parsed(row["metadata"]), "created_at": moment(row["created_at"])}
     kept = found[:limit]
-    return kept if backwards else kept[::-1], len(found) > limit
+    return kept if backwards else kept[::-1], found[limit:]
 
 
 def step_at(point: Point) -> Step:
@@ -115,10 +132,12 @@ def step_at(point: Point) -> Step:
 class _Reading:
     """One page's rows, and what a fixed number of queries tells about them."""
 
-    def __init__(self, thread_id: str, namespace: str, rows: Sequence[dict[str, Any]], *, has_head: bool) -> None:
+    def __init__(
+        self, thread_id: str, namespace: str, rows: Sequence[_Row], beyond: Sequence[_Row], *, has_head: bool
+    ) -> None:
         self.thread_id, self.namespace, self.rows, self.has_head = thread_id, namespace, rows, has_head
         self.ids = [row["checkpoint_id"] for row in rows]
-        self.known = {row["checkpoint_id"]: row for row in rows}
+        self.known = {row["checkpoint_id"]: row for row in (*rows, *beyond)}
         self.known |= self._parents()
         self.marks = self._marks()
         self.nested = self._nested()
@@ -127,37 +146,28 @@ class _Reading:
 
     def _parents(self) -> dict[str, dict[str, Any]]:
         missing = {row["parent_id"] for row in self.rows} - {"", *self.known}
+        if not missing:
+            return {}
         rows = Checkpoint.objects.filter(thread_id=self.thread_id, ns=self.namespace, checkpoint_id__in=missing)
         return {row["checkpoint_id"]: {**row} for row in rows.values("checkpoint_id", "next_nodes", "created_at")}
 
     def _marks(self) -> Mapping[str, Mapping[str, set[str]]]:
         """Map checkpoint ids to what their tasks wrote: the channels, by task."""
         written: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-        rows = CheckpointWrite.objects.filter(
-            thread_id=self.thread_id, ns=self.namespace, checkpoint_id__in=self.ids
-        ).values_list("checkpoint_id", "task_id", "channel")
-        for checkpoint_id, task_id, channel in rows:
+        for checkpoint_id, task_id, channel in select(_WRITES, [self.thread_id, self.namespace, self.ids]):
             written[checkpoint_id][task_id].add(channel if channel in _CONTROL else "output")
         return written
 
     def _nested(self) -> Mapping[str, list[Nested]]:
-        rows = (
-            Checkpoint.objects.filter(thread_id=self.thread_id, outer_id__in=self.ids)
-            .exclude(outer_id="")  # said, because SQLite takes the partial index for nothing less
-            .values("outer_id", "ns")
-            .annotate(count=Count("pk"), first=Min("pk"), last=Max("pk"))
-            .order_by("first")
-        )
-        namespaces = list(rows)
-        edges = {one for row in namespaces for one in (row["first"], row["last"])}
+        namespaces = select(_NESTED, [self.thread_id, self.ids])
+        edges = {one for *_, first, last in namespaces for one in (first, last)}
         ids = dict(Checkpoint.objects.filter(pk__in=edges).values_list("pk", "checkpoint_id")) if edges else {}
         found: dict[str, list[Nested]] = defaultdict(list)
         prefix = f"{self.namespace}{NODES}" if self.namespace else ""
-        for row in namespaces:
-            if row["ns"].startswith(prefix):
-                node = row["ns"].removeprefix(prefix).partition(":")[0]
-                first, last = ids[row["first"]], ids[row["last"]]
-                found[row["outer_id"]].append(Nested(row["ns"], node, row["count"], first, last))
+        for outer_id, namespace, count, first, last in namespaces:
+            if namespace.startswith(prefix):
+                node = namespace.removeprefix(prefix).partition(":")[0]
+                found[outer_id].append(Nested(namespace, node, count, ids[first], ids[last]))
         return found
 
     def steps(self) -> tuple[Step, ...]:
@@ -180,7 +190,7 @@ class _Reading:
             at=row["created_at"],
             elapsed=row["created_at"] - parent["created_at"] if parent else None,
             messages=row["messages"],
-            branch=self.branches.number_of(row["pk"]),
+            branch=self.branches.number_of(row["id"]),
             left=row["left_id"],
             asked=len(asked),
             answered=sum("output" in task for task in asked),

@@ -18,6 +18,7 @@ from agents.checkpointer import DjangoSaver
 from agents.marks import NODES, START, next_of
 from agents.models import Checkpoint, Thread
 from agents.outcome import TAG, NotCanonical, as_plain, canonical_bytes
+from agents.statements import select
 
 _saver = DjangoSaver()
 _ID = re.compile(r"[0-9A-Fa-f-]{1,64}")
@@ -100,8 +101,9 @@ def head_of(thread_id: str, namespace: str = "") -> str:
 
 def order_of(point: Point) -> int | None:
     """Return a checkpoint's place in the order of writing, which runs through all namespaces; None if it is gone."""
-    rows = Checkpoint.objects.filter(thread_id=point.thread_id, ns=point.namespace, checkpoint_id=point.checkpoint_id)
-    return rows.values_list("pk", flat=True).first()
+    sql = "select id from agents_checkpoint where thread_id = %s and ns = %s and checkpoint_id = %s"
+    rows = select(sql, [point.thread_id, point.namespace, point.checkpoint_id])
+    return rows[0][0] if rows else None
 
 
 def graph_of(thread_id: str, namespace: str = "") -> Any:

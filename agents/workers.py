@@ -7,12 +7,19 @@ import socket
 from datetime import timedelta
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agents.models import Worker
+from agents.statements import select
 
 FORGET_SECONDS = 24 * 3600  # rows of processes that died without a word
+_IS_ALIVE = "select 1 from agents_worker where last_seen >= $since limit 1"
+_SINCE = {
+    "postgresql": "statement_timestamp() - interval '1 second' * %s",
+    "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '-' || %s || ' seconds')",
+}
 
 
 def alive_seconds() -> float:
@@ -49,3 +56,8 @@ def alive() -> QuerySet[Worker]:
     return Worker.objects.filter(last_seen__gte=Now() - timedelta(seconds=alive_seconds())).order_by(
         "started_at", "name"
     )
+
+
+def is_any_alive() -> bool:
+    """Say whether ``alive`` finds any. Each page asks."""
+    return bool(select(_IS_ALIVE.replace("$since", _SINCE[connection.vendor]), [alive_seconds()]))

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
+from agents.statements import select
 from reviews import looks
 from reviews.models import Action, Decision, Interrupt, Role, agents_for, names_for
 from reviews.paging import Page, by_time
@@ -157,9 +158,22 @@ def count_actions(rows: list[Interrupt]) -> None:
         row.question_count, row.action_count = counts  # type: ignore[attr-defined]
 
 
+# What `found` finds without a filter.
+_OPEN = """
+select count(*) from reviews_interrupt i where i.status = 'open' and i.agent_id = any(%s) and (
+    i.checkpoint_id = '' or not exists (
+        select 1 from reviews_interrupt e where e.status = 'open' and e.thread_id = i.thread_id
+        and e.checkpoint_id = i.checkpoint_id and e.id < i.id
+    )
+)
+"""
+
+
 def open_count(user: Any, filters: Filters | None = None) -> int:
-    """Return how many rows wait in the inbox of ``user``; without ``filters``, of all."""
-    return found(user, filters or Filters()).count()
+    """Return how many rows wait in the inbox of ``user``; without ``filters``, of all: each page shows that."""
+    if filters is None or (not filters.narrow and filters.status == "open"):
+        return int(select(_OPEN, [names_for(user)])[0][0])
+    return found(user, filters).count()
 
 
 def new_count(user: Any, filters: Filters, seen: str) -> int:

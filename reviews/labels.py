@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Subquery
 
 from agents.models import Checkpoint, Thread
+from agents.statements import select
 from reviews import live
 from reviews.models import Label, Role, names_for
 
@@ -26,8 +27,15 @@ def may_label(user: Any, thread: Thread) -> bool:
     return thread.agent_id in names_for(user, Role.REVIEWER, Role.OPERATOR)
 
 
+def are_any(thread: Thread) -> bool:
+    """Say whether a thread has labels. Most have none, and a question for them takes long to write."""
+    return bool(select("select 1 from reviews_label where thread_id = %s limit 1", [thread.pk]))
+
+
 def of(thread: Thread) -> Any:
     """Return a thread's labels, those of its newest checkpoints first."""
+    if not are_any(thread):
+        return Label.objects.none()
     points = Checkpoint.objects.filter(thread=thread, ns="", checkpoint_id=OuterRef("checkpoint_id"))
     return Label.objects.filter(thread=thread).order_by(Subquery(points.values("pk")).desc(nulls_last=True), "pk")
 

@@ -89,7 +89,7 @@ def _agents(user: Any) -> list[str]:
 
 def banner() -> str:
     """Return what every page says when runs would not go on by themselves, "" when all is well."""
-    if not workers.alive().exists():
+    if not workers.is_any_alive():
         return "No worker is running. What you decide is kept and goes on when one is started."
     if tasks.unwoken:
         return "Workers are not woken. What you decide is kept, and found at their next look."

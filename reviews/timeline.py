@@ -13,7 +13,9 @@ from django.db.models import Q
 
 from agents import history
 from agents.history import Fork, Nested, Page, Point, Step, Tree
-from agents.models import Checkpoint, Run, Thread, ToolExecution
+from agents.models import Checkpoint, Run, Thread
+from agents.statements import select
+from reviews import labels
 from reviews.models import Decision, Interrupt, Label
 from reviews.people import name_of
 from reviews.talk import ICONS, VERDICT_WORDS
@@ -131,8 +133,10 @@ def _is_on_page(point: Point, before: str) -> bool:
 
 def count(thread: Thread) -> int:
     """Return how many checkpoints a thread has, MOST_COUNTED + 1 for more than that."""
-    rows = Checkpoint.objects.filter(thread=thread, ns="").order_by("-pk")
-    return rows.values("pk")[: MOST_COUNTED + 1].count()
+    sql = """
+    select count(*) from (select 1 from agents_checkpoint where thread_id = %s and ns = '' limit %s) as counted
+    """
+    return int(select(sql, [thread.pk, MOST_COUNTED + 1])[0][0])
 
 
 def newer_than(thread: Thread, seen: str, *, namespace: str = "") -> int:
@@ -170,6 +174,12 @@ def _ink(branch: int) -> Any:
 # ----------------------------------------------------------------------------------------------------- one page's rows
 
 
+_CALLS = """
+select checkpoint_id, name from agents_toolexecution
+where thread_id = %s and namespace = %s and checkpoint_id = any(%s) and calls > 0 order by started_at, id
+"""
+
+
 class _Reading:
     """What a fixed number of queries tells about the steps of a page."""
 
@@ -178,7 +188,7 @@ class _Reading:
         self.ids = [step.point.checkpoint_id for step in page.steps]
         self.questions = {} if namespace else questions_at(thread, self.ids)
         self.calls = self._calls()
-        self.runs = _runs({step.run_id for step in page.steps})
+        self.authors = _authors({step.run_id for step in page.steps if step.source in ("input", "update", "fork")})
         self.inner = self._inner()
         self.labels = labels_at(thread, self.ids)
 
@@ -201,8 +211,7 @@ class _Reading:
 
     def _title(self, step: Step, asked: Sequence[Interrupt]) -> tuple[str, str]:
         """Say what a step is: in our words, and with the name of what ran. Nothing of an agent's or outsider's text."""
-        run = self.runs.get(step.run_id)
-        author = run.author if run else ""
+        author = self.authors.get(step.run_id, "")
         match step.source:
             case "input":
                 return (f"Message by {author}" if author else "Input"), ""
@@ -221,11 +230,8 @@ class _Reading:
     def _calls(self) -> Mapping[str, Mapping[str, int]]:
         """Map checkpoints to the tools that were called in their next step, with how often."""
         parents = {step.parent_id for step in self.steps} - {""}
-        rows = ToolExecution.objects.filter(
-            thread=self.thread, namespace=self.namespace, checkpoint_id__in=parents, calls__gt=0
-        ).order_by("started_at", "pk")
         found: dict[str, dict[str, int]] = defaultdict(dict)
-        for checkpoint_id, name in rows.values_list("checkpoint_id", "name"):
+        for checkpoint_id, name in select(_CALLS, [self.thread.pk, self.namespace, list(parents)]):
             found[checkpoint_id][name] = found[checkpoint_id].get(name, 0) + 1
         return found
 
@@ -284,6 +290,8 @@ def mark_of(row: Interrupt) -> Mark:
 def questions_at(thread: Thread, checkpoint_ids: Iterable[str]) -> Mapping[str, list[Interrupt]]:
     """Map checkpoints to the questions that were asked there: of each the newest version, with its decisions."""
     found: dict[str, list[Interrupt]] = defaultdict(list)
+    if not select("select 1 from reviews_interrupt where thread_id = %s limit 1", [thread.pk]):
+        return found
     for row in questions_of(Q(thread=thread, checkpoint_id__in=list(checkpoint_ids))):
         found[row.checkpoint_id].append(row)
     return found
@@ -311,16 +319,18 @@ def questions_of(wanted: Q) -> list[Interrupt]:
 
 def labels_at(thread: Thread, checkpoint_ids: Iterable[str]) -> Mapping[str, list[Label]]:
     found: dict[str, list[Label]] = defaultdict(list)
+    if not labels.are_any(thread):
+        return found
     rows = Label.objects.filter(thread=thread, checkpoint_id__in=list(checkpoint_ids))
     for label in rows.select_related("author").order_by("pk"):
         found[label.checkpoint_id].append(label)
     return found
 
 
-def _runs(ids: Iterable[str]) -> Mapping[str, Run]:
-    """Return runs by id. What another client wrote may bear ids that are none of ours."""
-    ours = [one for one in ids if _is_uuid(one)]
-    return {str(run.pk): run for run in Run.objects.filter(pk__in=ours).defer("payload", "context")}
+def _authors(run_ids: Iterable[str]) -> Mapping[str, str]:
+    """Return the authors of runs. What another client wrote may bear ids that are none of ours."""
+    ours = [one for one in run_ids if _is_uuid(one)]
+    return {str(pk): author for pk, author in Run.objects.filter(pk__in=ours).values_list("pk", "author")}
 
 
 def _is_uuid(text: str) -> bool:

@@ -11,10 +11,11 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.statements import select
 from reviews import inbox, looks, status, values
 from reviews.diffs import word_diff
 from reviews.inbox import Filters
-from reviews.models import Preference, Role
+from reviews.models import Role
 from reviews.people import name_of, roles_of
 from reviews.reveal import reveal, reveal_value
 from reviews.strict_json import same
@@ -52,13 +53,14 @@ def bar(context: dict[str, Any]) -> Bar | None:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return None
-    preference = Preference.objects.filter(pk=user.pk).first() or Preference(user=user)
+    preferred = select("select theme, letters from reviews_preference where user_id = %s", [user.pk])
+    theme, letters = preferred[0] if preferred else ("", True)
     roles = roles_of(user)
     return Bar(
         open_count=inbox.open_count(user),
         role=roles[0] if roles else "no role yet",
-        theme=preference.theme,
-        letters=preference.letters,
+        theme=theme,
+        letters=bool(letters),
         reads_audit=user.is_superuser or Role.AUDITOR in roles,
         sees_queue=status.may_look(user),
         banner=status.banner(),
