@@ -17,16 +17,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from agents.connections import current
 
 
-def execute(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+def execute(sql: str, params: Sequence[Any] = (), *, prepare: bool = True) -> list[tuple[Any, ...]]:
     """Execute one statement on this thread's connection, in its transaction if there is one, and return its rows.
 
-    Errors are those of django.db.
+    Without ``prepare`` it is planned for its parameters. Errors are those of django.db.
     """
     link = current()
     try:
         if link.vendor == "sqlite":
             return link.connection.execute(_for_sqlite(sql), params).fetchall()  # type: ignore[no-any-return]
-        return _on_postgresql(link, sql, params)
+        return _on_postgresql(link, sql, params, prepare)
     except Exception:
         with link.wrap_database_errors:
             raise
@@ -36,13 +36,14 @@ def select(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """Return the rows of a query for a page, which the ORM takes five to ten times as long to write and read.
 
     A list is one parameter: ``= any(%s)``. Times and JSON come as each database has them: ``moment``, ``parsed``.
+    Never prepared: a plan for the average of a long and a short thread walked through the long one to find the other.
     """
     link = current()
     if link.queries_logged:  # tests count what a page asks
         link.queries_log.append({"sql": sql, "time": "0"})
     if link.vendor == "sqlite":
         params = [json.dumps(one) if isinstance(one, list) else one for one in params]
-    return execute(sql, params)
+    return execute(sql, params, prepare=False)
 
 
 def moment(value: datetime | str) -> datetime:
@@ -96,9 +97,9 @@ def _for_sqlite(sql: str) -> str:
     return sql.replace("%s", "?").replace("%%", "%")
 
 
-def _on_postgresql(link: BaseDatabaseWrapper, sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _on_postgresql(link: BaseDatabaseWrapper, sql: str, params: Sequence[Any], prepare: bool) -> list[tuple[Any, ...]]:
     from psycopg import Cursor  # a desk on SQLite has no need of it
 
     cursor = Cursor(link.connection)
-    cursor.execute(sql, params, prepare=True, binary=True)  # prepared if the settings say so
+    cursor.execute(sql, params, prepare=prepare, binary=True)  # prepared if the settings say so
     return cursor.fetchall() if cursor.description else []

@@ -21,6 +21,7 @@ _COLUMNS = (
 _IN = "from agents_checkpoint where thread_id = %s and ns = %s"
 _PAGE = f"select {', '.join(_COLUMNS)} {_IN}"
 _NEWER, _OLDER = (f"select 1 {_IN} and id {test} %s limit 1" for test in "><")
+_PARENTS = f"select checkpoint_id, next_nodes, created_at {_IN} and checkpoint_id = any(%s)"
 _WRITES = """
 select checkpoint_id, task_id, channel from agents_checkpointwrite
 where thread_id = %s and ns = %s and checkpoint_id = any(%s)
@@ -148,8 +149,8 @@ class _Reading:
         missing = {row["parent_id"] for row in self.rows} - {"", *self.known}
         if not missing:
             return {}
-        rows = Checkpoint.objects.filter(thread_id=self.thread_id, ns=self.namespace, checkpoint_id__in=missing)
-        return {row["checkpoint_id"]: {**row} for row in rows.values("checkpoint_id", "next_nodes", "created_at")}
+        rows = select(_PARENTS, [self.thread_id, self.namespace, list(missing)])
+        return {one: {"next_nodes": next_nodes, "created_at": moment(at)} for one, next_nodes, at in rows}
 
     def _marks(self) -> Mapping[str, Mapping[str, set[str]]]:
         """Map checkpoint ids to what their tasks wrote: the channels, by task."""
