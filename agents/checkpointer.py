@@ -79,12 +79,13 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         return _unless_gone(lambda: self._read(thread_id, ns, get_checkpoint_id(config)))
 
     def _read(self, thread_id: str, ns: str, checkpoint_id: str | None) -> CheckpointTuple | None:
-        row = stored.read_checkpoint(thread_id, ns, checkpoint_id)
-        if row is None:
+        found = stored.read_whole(thread_id, ns, checkpoint_id)
+        if found is None:
             return None
+        row, writes = found
         pieces = stored.read_pieces(thread_id, row.spans)
         checkpoint, _memory[row.place] = snapshots.restore(row, pieces, self.serde)
-        return self._tuple(row, checkpoint, stored.read_writes([row.place])[row.place])
+        return self._tuple(row, checkpoint, writes)
 
     def list(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from operator import itemgetter
 from typing import Any
 
@@ -59,12 +60,15 @@ class Shape:
     kind: str
     fields: tuple[str, ...]
     values: itemgetter[Any] = field(init=False)
-    typed: tuple[tuple[str, Types], ...] = field(init=False)
+    checked: itemgetter[Any] = field(init=False)
+    allowed: frozenset[tuple[type, ...]] = field(init=False)  # the types that those may have, together
     is_current: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", itemgetter(*self.fields))
-        object.__setattr__(self, "typed", tuple((name, _TYPES[name]) for name in self.fields if name in _TYPES))
+        checked = [name for name in self.fields if name in _TYPES]
+        object.__setattr__(self, "checked", itemgetter(*checked))
+        object.__setattr__(self, "allowed", frozenset(product(*(_TYPES[name] for name in checked))))
         now = self.cls.model_fields
         object.__setattr__(self, "is_current", tuple(now) == self.fields and now["type"].default == self.kind)
 
@@ -126,11 +130,11 @@ def _asked(shape: Shape, held: dict[str, Any]) -> Any:
 
 def _fits(shape: Shape, held: Mapping[str, Any]) -> bool:
     """Tell whether the values are such as the constructor leaves behind: readers of messages count on that."""
-    if len(held) != len(shape.fields):
-        return False
-    for name, types in shape.typed:
-        if name not in held or type(held[name]) not in types:
+    try:
+        if len(held) != len(shape.fields) or (*map(type, shape.checked(held)),) not in shape.allowed:
             return False
+    except KeyError:  # a field is missing, and another one there
+        return False
     content = held["content"]
     if type(content) is list and not all(type(block) in _BLOCKS for block in content):
         return False

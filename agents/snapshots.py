@@ -12,8 +12,15 @@ from typing import Any, cast
 import ormsgpack
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer, _msgpack_default, _option
+from langgraph.checkpoint.serde.jsonplus import (
+    EXT_CONSTRUCTOR_POS_ARGS,
+    JsonPlusSerializer,
+    _msgpack_default,
+    _msgpack_enc,
+    _option,
+)
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
 
 from agents import messages
 from agents.pieces import Address, Cut, Kind, Laid, Piece, Span, addresses, cut_values, joined, place
@@ -63,6 +70,10 @@ class StrictSerializer(JsonPlusSerializer):
 
 
 def _extension(obj: Any) -> Any:
+    if type(obj) is Send and obj.timeout is None:
+        # As LangGraph has it, which looks at twenty other kinds first; each step of an agent's tools is one of these.
+        call = Send.__module__, Send.__name__, (obj.node, obj.arg)
+        return ormsgpack.Ext(EXT_CONSTRUCTOR_POS_ARGS, _msgpack_enc(call))
     found = messages.packed(obj)
     return _msgpack_default(obj) if found is None else found
 

@@ -51,23 +51,42 @@ class WriteRow:
 
 # By hand where each step of a graph waits for it: the ORM takes longer to write these than the database to answer.
 _SELECT_ONE = (
-    "select thread_id, ns, checkpoint_id, parent_id, type, blob, cast(spans as text), cast(metadata as text)"
+    "select thread_id, ns, checkpoint_id, parent_id, type, blob, cast(spans as text) spans,"
+    " cast(metadata as text) metadata"
     " from agents_checkpoint"
     " where thread_id = %s and ns = %s and checkpoint_id = %s"
 )
-_SELECT_NEWEST = (
-    "select thread_id, ns, checkpoint_id, parent_id, type, blob, cast(spans as text), cast(metadata as text)"
-    " from agents_checkpoint"
-    " where thread_id = %s and ns = %s order by id desc limit 1"
-)
+_SELECT_NEWEST = _SELECT_ONE.removesuffix("and checkpoint_id = %s") + "order by id desc limit 1"
+# Its writes come along, and it is not said again with each of them.
+_AND_WRITES = """
+with c as materialized ({})
+select c.*, null task_id, null idx, null task_path, null channel from c
+union all
+select null, null, null, null, w.type, w.blob, null, null, w.task_id, w.idx, w.task_path, w.channel
+from c join agents_checkpointwrite w using (thread_id, ns, checkpoint_id)
+"""
+_ONE_AND_WRITES, _NEWEST_AND_WRITES = map(_AND_WRITES.format, (_SELECT_ONE, _SELECT_NEWEST))
 
 
-def read_checkpoint(thread_id: str, ns: str, checkpoint_id: str | None = None) -> CheckpointRow | None:
-    """Return one checkpoint, or the newest of the namespace."""
-    sql = _SELECT_ONE if checkpoint_id else _SELECT_NEWEST
-    for *values, spans, metadata in execute(sql, [thread_id, ns, *([checkpoint_id] if checkpoint_id else [])]):
+def read_checkpoint(thread_id: str, ns: str, checkpoint_id: str) -> CheckpointRow | None:
+    """Return one checkpoint."""
+    for *values, spans, metadata in execute(_SELECT_ONE, [thread_id, ns, checkpoint_id]):
         return _row([*values, json.loads(spans), json.loads(metadata)])
     return None
+
+
+def read_whole(thread_id: str, ns: str, checkpoint_id: str | None) -> tuple[CheckpointRow, list[WriteRow]] | None:
+    """Return one checkpoint, or the newest of the namespace, and the writes at it, as LangGraph applies them."""
+    at = [thread_id, ns, checkpoint_id] if checkpoint_id else [thread_id, ns]
+    row, writes = None, []
+    for *values, spans, metadata, task_id, idx, path, channel in execute(
+        _ONE_AND_WRITES if checkpoint_id else _NEWEST_AND_WRITES, at
+    ):
+        if task_id is None:
+            row = _row([*values, json.loads(spans), json.loads(metadata)])
+        else:
+            writes.append(WriteRow(task_id, idx, path, channel, values[-2], bytes(values[-1])))
+    return None if row is None else (row, sorted(writes, key=_applied))
 
 
 def _row(values: Sequence[Any]) -> CheckpointRow:
@@ -199,6 +218,10 @@ def read_writes(places: Sequence[Place]) -> dict[Place, list[WriteRow]]:
             row = WriteRow(task_id, idx, task_path, channel, type_, bytes(blob))
             found[Place(thread_id, ns, checkpoint_id)].append(row)
     for rows in found.values():
-        # By code point, as LangGraph compares; a database's collation may differ.
-        rows.sort(key=lambda row: (row.task_path, row.task_id, row.idx))
+        rows.sort(key=_applied)
     return found
+
+
+def _applied(row: WriteRow) -> tuple[str, str, int]:
+    """Where LangGraph applies a write. By code point, as it compares; a database's collation may differ."""
+    return row.task_path, row.task_id, row.idx
