@@ -27,6 +27,7 @@ from agents.statements import changed, execute, execute_both
 from agents.stored import Place, WriteRow
 
 _CHUNK = 500  # rows a statement: SQLite takes 32,766 parameters
+_FEW = 4  # rows that PostgreSQL is told one by one: the driver takes longer over arrays
 
 
 class Fenced(RuntimeError):
@@ -82,8 +83,7 @@ _BASIS = f"""
 _PIECES = """
 , added as (
     insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)
-    select %s, new.* from unnest(%b::bigint[], %b::integer[], %b::bytea[], %b::bytea[]) new
-    where exists (select 1 from $gate)
+    select %s, new.* from $new where exists (select 1 from $gate)
     on conflict do nothing returning 1
 )
 """
@@ -108,10 +108,8 @@ insert into agents_checkpointwrite
 select %s, %s, %s, %s, column1, %s, %s, column2, column3, column4 from $new where $allowed
 on conflict (thread_id, ns, checkpoint_id, task_id, idx) do $conflict
 """
-_NEW_WRITES = {
-    "postgresql": "unnest(%b::integer[], %b::text[], %b::text[], %b::bytea[]) new (column1, column2, column3, column4)",
-    "sqlite": "(values $rows)",
-}
+_WRITE = ("integer", "text", "text", "$bytes")  # the types of what is new of one
+_PIECE = ("bigint", "integer", "$bytes", "$bytes")
 # The head, when it is not the parent: then this checkpoint begins a branch. One look into an index.
 _LEFT = (
     "(select nullif(h.checkpoint_id, %s) from agents_checkpoint h"
@@ -130,9 +128,15 @@ _DIALECT = {
     "postgresql": {
         "$share": "for share",
         "$json": "jsonb",
+        "$bytes": "bytea",
         "$now": "statement_timestamp()",
     },
-    "sqlite": {"$share": "", "$json": "text", "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"},
+    "sqlite": {
+        "$share": "",
+        "$json": "text",
+        "$bytes": "blob",
+        "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')",
+    },
 }
 
 
@@ -146,23 +150,33 @@ def _sql(text: str, *, vendor: str, held: bool = False, **parts: str) -> str:
     return text
 
 
+def _new(types: Sequence[str], *, rows: int) -> str:
+    """Return a table of so many new rows, or of any number where it is 0: the parameters are then columns."""
+    if rows:
+        row = ", ".join(f"cast(%s as {name})" for name in types)
+        return f"(values {', '.join([f'({row})'] * rows)}) new"
+    return f"unnest({', '.join(f'%b::{name}[]' for name in types)}) new (column1, column2, column3, column4)"
+
+
 @cache
-def _put_sql(*, vendor: str, held: bool, based: bool, pieces: bool = False) -> str:
-    """Return the statement that stores a checkpoint: nothing, but under the writer's token, while its basis stands."""
+def _put_sql(*, vendor: str, held: bool, based: bool, pieces: int | None = None) -> str:
+    """Return the statement that stores a checkpoint: nothing, but under the writer's token, while its basis stands.
+
+    ``pieces``: how many come with it, 0 for any number as columns. On SQLite they come by themselves.
+    """
     if vendor == "sqlite":
         return _sql(_PUT, vendor=vendor, held=held, ready="$allowed" + (_BASIS_ALONE if based else ""))
-    text = _LOCKED_GATE + (_BASIS if based else "") + (_PIECES if pieces else "") + _PUT + "returning 1"
-    gate = "basis" if based else "ready"
-    ready = _READY + (_COUNTED if pieces else "")
-    return _sql(text, vendor=vendor, held=held, ready=ready, gate=gate)
+    text = _LOCKED_GATE + (_BASIS if based else "") + ("" if pieces is None else _PIECES) + _PUT + "returning 1"
+    gate, ready = "basis" if based else "ready", _READY + ("" if pieces is None else _COUNTED)
+    return _sql(text, vendor=vendor, held=held, ready=ready, gate=gate, new=_new(_PIECE, rows=pieces or 0))
 
 
 @lru_cache(maxsize=64)
 def _put_writes_sql(*, vendor: str, held: bool, replace: bool, rows: int) -> str:
-    """Return the statement that stores writes; ``rows`` counts where the dialect wants to know how many."""
+    """Return the statement that stores so many writes; 0 stands for any number, as columns."""
     text = _PUT_WRITES if vendor == "sqlite" else _FENCE + _PUT_WRITES + "returning 1"
-    listed, conflict = ", ".join(["(%s, %s, %s, %s)"] * rows), _REPLACE if replace else "nothing"
-    return _sql(text, vendor=vendor, held=held, conflict=conflict, new=_NEW_WRITES[vendor], rows=listed)
+    conflict, new = _REPLACE if replace else "nothing", _new(_WRITE, rows=rows)
+    return _sql(text, vendor=vendor, held=held, conflict=conflict, new=new)
 
 
 # --------------------------------------------------------------------------------------------------------------- fence
@@ -230,10 +244,11 @@ def write_checkpoint(new: NewCheckpoint, *, basis: Basis | None, writer: Writer)
 
 def _write_at_once(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
     params, pieces, held = [*_gate_values(new, writer), *_basis_values(basis)], new.pieces, writer.token is not None
+    rows, told = _told([(one.chain, one.number, one.digest, one.blob) for one in pieces])
     if pieces:
-        params += [new.place.thread_id, *_columns((one.chain, one.number, one.digest, one.blob) for one in pieces)]
+        params += [new.place.thread_id, *told]
     params += [*new.values(writer), *([len(pieces)] if pieces else [])]
-    sql = _put_sql(vendor="postgresql", held=held, based=basis is not None, pieces=bool(pieces))
+    sql = _put_sql(vendor="postgresql", held=held, based=basis is not None, pieces=rows if pieces else None)
     return bool(execute(sql, params))
 
 
@@ -257,9 +272,11 @@ def _basis_values(basis: Basis | None) -> list[Any]:
     return [place.thread_id, place.ns, place.checkpoint_id, json.dumps(basis.spans)]
 
 
-def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
-    """Turn rows into columns, each the parameter of an `unnest`: one statement serves any number of rows."""
-    return [list(column) for column in zip(*rows, strict=True)]
+def _told(rows: Sequence[tuple[Any, ...]]) -> tuple[int, list[Any]]:
+    """Return the parameters of new rows, for a statement of ``_new`` with so many: as columns if there are many."""
+    if len(rows) <= _FEW:
+        return len(rows), [*chain.from_iterable(rows)]
+    return 0, [list(column) for column in zip(*rows, strict=True)]
 
 
 # -------------------------------------------------------------------------------------------------------------- writes
@@ -280,8 +297,9 @@ def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, re
     values = [(row.idx, row.channel, row.type, row.blob) for row in rows]
     at: list[Any] = [place.thread_id, place.ns, place.checkpoint_id, rows[0].task_id, rows[0].task_path, writer.run]
     if vendor == "postgresql":
-        sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=0)
-        return len(execute(sql, [place.thread_id, *at, *_columns(values), *_token(writer)]))
+        count, told = _told(values)
+        sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=count)
+        return len(execute(sql, [place.thread_id, *at, *told, *_token(writer)]))
     sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=len(rows))
     return changed(sql, [*at, *chain.from_iterable(values), place.thread_id, *_token(writer)])
 

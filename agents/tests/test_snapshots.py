@@ -18,8 +18,10 @@ from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import Checkpoint as Saved
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Send
 
 from agents import checkpointer, connections, store
 from agents.checkpointer import DjangoSaver, Gone, StrictSerializer
@@ -243,6 +245,25 @@ def test_all_of_a_checkpoint_comes_back(change: Callable[[Any], object]) -> None
     found = DjangoSaver().get_tuple(DjangoSaver().put(at(), saved, {}, {}))
     assert found is not None
     assert found.checkpoint == saved
+
+
+@pytest.mark.parametrize("count", [1, 2, store._FEW, store._FEW + 1, 3 * store._FEW])
+def test_however_many_come_at_once_all_pieces_and_writes_come_back_in_order(count: int) -> None:
+    told = talk(*map(str, range(count)))
+    place = put(told)
+    written = [(f"channel {number}", number) for number in range(count)]
+    DjangoSaver().put_writes(place, written, "task")
+    for config in (place, at()):  # by its name, and as the newest
+        found = DjangoSaver().get_tuple(config)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == told
+        assert found.pending_writes == [("task", *one) for one in written]
+
+
+@pytest.mark.parametrize("timeout", [None, 3])
+def test_a_send_is_written_as_langgraph_writes_it(timeout: int | None) -> None:
+    sends = [Send("tools", {"call": 1, "when": {2}}, timeout=timeout)]
+    assert StrictSerializer().dumps_typed(sends) == JsonPlusSerializer().dumps_typed(sends)
 
 
 def test_rows_that_name_all_keys_of_a_checkpoint_are_read() -> None:
