@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agents.models import Agent, Thread
+from agents.statements import moment, select
 from reviews.audit_walk import Fault, Report, examine, may_run, verify, words_of
 from reviews.chain import FACTS, FORMAT, START, CallFacts, Fact, Kind, columns, commit, link, written
 from reviews.jcs import to_jcs
@@ -37,10 +38,6 @@ __all__ = [
     "words_of",
 ]
 
-_END = """
-select e.seq, e.hash, clock_timestamp() from (select 1) as one
-left join (select seq, hash from reviews_auditentry order by seq desc limit 1) as e on true
-"""
 _LOCK = 0x636F756E74657273  # "counters": PostgreSQL's advisory lock of the log
 
 
@@ -122,9 +119,7 @@ def database_time() -> datetime:
     """Return the database's time: clocks of workers and web processes may differ."""
     if connection.vendor != "postgresql":
         return timezone.now()  # SQLite has no clock but this machine's
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        return cursor.fetchone()[0]  # type: ignore[no-any-return]
+    return moment(select("select clock_timestamp()")[0][0])
 
 
 # -------------------------------------------------------------------------------------------------------------- writing
@@ -136,14 +131,11 @@ def _lock_end() -> tuple[int, str, datetime]:
     On PostgreSQL a lock on the last row would not do: who waited for it would still see that row as the last one.
     SQLite's transactions are IMMEDIATE and hold the whole database already.
     """
-    last = AuditEntry.objects.order_by("-seq").values_list("seq", "hash")
-    if connection.vendor != "postgresql":
-        return *(last.first() or (0, START)), database_time()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-        cursor.execute(_END)
-        seq, digest, now = cursor.fetchone()
-    return seq or 0, digest or START, now
+    if connection.vendor == "postgresql":
+        select("select pg_advisory_xact_lock(%s)", [_LOCK])
+    last = select("select seq, hash from reviews_auditentry order by seq desc limit 1")
+    seq, digest = last[0] if last else (0, START)
+    return seq, digest, database_time()
 
 
 def _body(kind: Kind, on: On) -> dict[str, Any]:

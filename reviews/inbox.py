@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 
+from django.db import connection
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
@@ -53,6 +54,11 @@ class Filters:
         kept = {name: getattr(self, name) for name in self.narrow} if self.status == "open" else {}
         values = {**more, **kept}
         return f"?{urlencode(values)}" if values else ""
+
+    @property
+    def are_none(self) -> bool:
+        """Whether they show all that waits."""
+        return not self.narrow and self.status == "open"
 
     @property
     def narrow(self) -> list[str]:
@@ -158,20 +164,30 @@ def count_actions(rows: list[Interrupt]) -> None:
         row.question_count, row.action_count = counts  # type: ignore[attr-defined]
 
 
-# What `found` finds without a filter.
-_OPEN = """
-select count(*) from reviews_interrupt i where i.status = 'open' and i.agent_id = any(%s) and (
+# What `found` finds without a filter: each page counts it, each decision goes on with it.
+_WAITING = """
+from reviews_interrupt i where i.status = 'open' and i.agent_id = any(%s) and (
     i.checkpoint_id = '' or not exists (
         select 1 from reviews_interrupt e where e.status = 'open' and e.thread_id = i.thread_id
         and e.checkpoint_id = i.checkpoint_id and e.id < i.id
     )
 )
 """
+_OPEN = f"select count(*) {_WAITING}"
+_NEXT = f"""
+select i.id {_WAITING} and i.held_code = '' and i.id <> %s and not exists (
+    select 1 from reviews_look k where k.interrupt_id = i.id and k.user_id <> %s and k.until > $now
+) order by i.created_at, i.id limit 1
+"""  # noqa: S608  # parts of our own
+_BESIDE = """
+select 1 from reviews_interrupt where thread_id = %s and checkpoint_id = %s and status = 'open' and id <> %s limit 1
+"""
+_NOW = {"postgresql": "statement_timestamp()", "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"}
 
 
 def open_count(user: Any, filters: Filters | None = None) -> int:
     """Return how many rows wait in the inbox of ``user``; without ``filters``, of all: each page shows that."""
-    if filters is None or (not filters.narrow and filters.status == "open"):
+    if filters is None or filters.are_none:
         return int(select(_OPEN, [names_for(user)])[0][0])
     return found(user, filters).count()
 
@@ -222,7 +238,7 @@ def _facet(filters: Filters, name: str, shown: tuple[str, str, int]) -> Facet:
 
 def next_of_pause(user: Any, interrupt: Interrupt) -> int | None:
     """Return the key of the first other question of the same pause that is open and nobody else looks at."""
-    if not interrupt.checkpoint_id:
+    if not interrupt.checkpoint_id or not select(_BESIDE, [interrupt.thread_id, interrupt.checkpoint_id, interrupt.pk]):
         return None
     beside = Interrupt.objects.visible_to(user).open().exclude(pk=interrupt.pk)
     rows = beside.filter(thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id)
@@ -234,7 +250,11 @@ def next_open(user: Any, filters: Filters, *, besides: int) -> int | None:
 
     ``besides``: another than this one.
     """
-    rows = found(user, filters).filter(agent__in=names_for(user, Role.REVIEWER), held_code="")
+    mine = names_for(user, Role.REVIEWER)
+    if filters.are_none:
+        found_next = select(_NEXT.replace("$now", _NOW[connection.vendor]), [mine, besides, user.pk])
+        return int(found_next[0][0]) if found_next else None
+    rows = found(user, filters).filter(agent__in=mine, held_code="")
     rows = rows.filter(~looks.by_others(user))
     return rows.exclude(pk=besides).order_by("created_at", "pk").values_list("pk", flat=True).first()
 

@@ -5,18 +5,19 @@ Every query for a page starts from ``visible_to(user)``; what a person may decid
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ClassVar, Self
 
 from django.conf import settings
 from django.contrib.auth.models import Group
-from django.db import connection, models
+from django.db import models
 from django.db.models.functions import Now
 
 from agents.fields import CanonicalField
 from agents.models import Agent, Run, Thread
+from agents.statements import select
 
 
 class Role(models.TextChoices):
@@ -74,7 +75,7 @@ def names_for(user: Any, *roles: str) -> list[str]:
     if not user.is_active or not user.is_authenticated:
         return []
     if user.is_superuser:
-        return [name for (name,) in _rows("select name from agents_agent")]
+        return [name for (name,) in select("select name from agents_agent")]
     granted = granted_to(user)
     return list(dict.fromkeys(name for role in roles or Role.values for name in granted.get(role, ())))
 
@@ -85,17 +86,11 @@ def granted_to(user: Any) -> dict[str, list[str]]:
     if kept is not None and user.pk in kept:
         return kept[user.pk]
     found: dict[str, list[str]] = {}
-    for role, name in _rows(_GRANTED, [user.pk]):
+    for role, name in select(_GRANTED, [user.pk]):
         found.setdefault(role, []).extend([name] if name is not None else [])
     if kept is not None:
         kept[user.pk] = found
     return found
-
-
-def _rows(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        return list(cursor.fetchall())
 
 
 def agents_for(user: Any, *roles: str) -> models.QuerySet[Agent]:

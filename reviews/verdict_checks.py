@@ -7,6 +7,7 @@ from typing import Any
 
 from django.conf import settings
 
+from agents.statements import select
 from reviews import dialects, schema_checks
 from reviews.dialects import UNSET, Problem, Proposal, Refused, Verdict
 from reviews.dialects.answering import is_blank
@@ -15,6 +16,10 @@ from reviews.filing import is_storable, read_stored
 from reviews.models import Action, Interrupt
 from reviews.strict_json import same
 
+_SHARED = """
+select 1 from reviews_interrupt
+where thread_id = %s and interrupt_id = %s and namespace <> %s and status in ('open', 'decided') limit 1
+"""
 LONGEST_TOKEN = 64  # characters
 FORGED = frozenset({"not_allowed", "renamed"})  # no form of ours can send these
 
@@ -45,10 +50,8 @@ def find_problems(
 
 def _shares_its_id(row: Interrupt) -> bool:
     """Older LangGraphs gave pauses side by side one id, and LangGraph is answered by id alone."""
-    live = Interrupt.objects.filter(thread=row.thread_id, interrupt_id=row.interrupt_id)
-    live = live.filter(status__in=[Interrupt.Status.OPEN, Interrupt.Status.DECIDED])
     # In the same namespace it is a newer version of this very question: that one is stale, and told so.
-    return live.exclude(namespace=row.namespace).exists()
+    return bool(select(_SHARED, [row.thread_id, row.interrupt_id, row.namespace]))
 
 
 def is_forged(problem: Problem) -> bool:
