@@ -76,8 +76,8 @@ select c.checkpoint_id, c.parent_id, c.left_id, c.id, (
     select p.id from agents_checkpoint p
     where p.thread_id = c.thread_id and p.ns = c.ns and p.checkpoint_id = c.parent_id
 )
-from agents_checkpoint c where c.thread_id = %s and c.ns = %s and c.left_id <> '' order by c.id
-"""
+from agents_checkpoint c where c.thread_id = %s and c.ns = %s and not c.left_id = '' order by c.id
+"""  # said as the partial index says it: SQLite takes it for nothing else
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ where thread_id = %s and ns = %s and checkpoint_id = any(%s)
 """
 _NESTED = """
 select outer_id, ns, count(id), min(id), max(id) from agents_checkpoint
-where thread_id = %s and outer_id <> '' and outer_id = any(%s) group by outer_id, ns order by min(id)
-"""  # not "", said, because SQLite takes the partial index for nothing less
+where thread_id = %s and not outer_id = '' and outer_id = any(%s) group by outer_id, ns order by min(id)
+"""  # not "", said as the partial index says it: SQLite takes it for nothing else
 _CONTROL = ("__interrupt__", "__resume__", "__error__", "__error_source_node__")
 
 
