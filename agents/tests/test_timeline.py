@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
-from agents import history, registry, runs
+from agents import branches, history, registry, runs, statements, timeline
 from agents.checkpointer import DjangoSaver
 from agents.models import Checkpoint
 from agents.outcome import from_canonical
@@ -285,3 +285,16 @@ def deep(levels: int) -> Any:
     for _ in range(levels):
         value = [value]
     return value
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL sees through other words for a condition")
+def test_sqlite_takes_the_partial_indexes_of_branches_and_subgraphs(shop: Any) -> None:
+    """It takes one only where the query says its condition in the same words, else it reads the whole thread."""
+    for run, index in (
+        (lambda: branches.Branches.of("t"), "checkpoint_branches"),
+        (lambda: timeline._Reading("t", "", [], [], has_head=True).nested, "checkpoint_outer"),
+    ):
+        with CaptureQueriesContext(connection) as asked:
+            run()
+        plans = [statements.select(f"explain query plan {one['sql']}", [1] * one["sql"].count("%s")) for one in asked]
+        assert any(index in str(plan) for plan in plans), index
