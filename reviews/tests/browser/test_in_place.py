@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable
 
 import pytest
@@ -10,16 +11,22 @@ from playwright.sync_api import APIResponse, Page, Route, expect
 
 from reviews.tests.browser.people import SOON, Person
 
-NEXT = re.compile(r"/interrupts/\d+/\?agent=support$")
+NEXT = re.compile(r"/interrupts/\d+/\?q=lamp[0-9a-f]+$")
 COUNT = "#open-count"
 
 
 @pytest.fixture
-def questions(ann: Person) -> Page:
-    """The page of the first of two questions, opened from the list of its agent."""
+def lamp() -> str:
+    """A word that no other test writes, to find this test's questions by."""
+    return f"lamp{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def questions(ann: Person, lamp: str) -> Page:
+    """The page of the first of two questions, opened from the list of those that name the lamp."""
     for _ in range(2):
-        ann.start("support", "Refund order 10482. The customer wrote: Lamp bent.")
-    page = ann.open("/?agent=support")
+        ann.start("support", f"Refund order 10482. The customer wrote: {lamp} bent.")
+    page = ann.open(f"/?q={lamp}")
     page.locator(".inbox .what a").first.click()
     expect(page.get_by_role("button", name="Run as asked")).to_be_visible()
     page.evaluate("window.stays = true")
@@ -55,7 +62,7 @@ def test_the_next_question_comes_without_a_new_page(ann: Person, questions: Page
     assert not stays(page)
 
 
-def test_a_hint_on_the_way_to_the_next_question_is_heard(ann: Person, ben: Person, questions: Page) -> None:
+def test_a_hint_on_the_way_to_the_next_question_is_heard(ann: Person, ben: Person, questions: Page, lamp: str) -> None:
     page, held, before = questions, list[tuple[Route, APIResponse]](), count(questions)
 
     def hold(route: Route) -> None:
@@ -67,7 +74,7 @@ def test_a_hint_on_the_way_to_the_next_question_is_heard(ann: Person, ben: Perso
     page.route(NEXT, hold)
     page.get_by_role("button", name="Run as asked").click()
     expect(page.locator(COUNT)).to_have_text(re.compile(rf"^\s*{before - 1} "), timeout=SOON)
-    ben.start("support", "Refund order 10482. The customer wrote: Too loud.")
+    ben.start("support", f"Refund order 10482. The customer wrote: {lamp} too loud.")
     expect(page.locator(COUNT)).to_have_text(re.compile(rf"^\s*{before} "), timeout=SOON)
     ((route, answer),) = held  # made before the new question came
     route.fulfill(response=answer)
