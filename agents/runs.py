@@ -22,7 +22,7 @@ from django.db.models.functions import Now
 from agents import stored, streams
 from agents.models import Run, Thread, ToolExecution, ToolPermit
 from agents.outcome import CallKey, CallPermit, Outcome, Permit, canonical_bytes, from_canonical
-from agents.statements import execute
+from agents.statements import NOW, execute
 
 # Answers and replays go before messages: a question that is answered must not wait behind small talk.
 _QUEUE_ORDER = Case(
@@ -241,9 +241,9 @@ update agents_run set status = 'running', token = %s, attempts = attempts + 1, s
 returning id, kind, payload, context, author, attempts, stop
 """
 _CLOCK = {
-    "postgresql": {"$now": "statement_timestamp()", "$end": "statement_timestamp() + interval '1 second' * $lease"},
+    "postgresql": {"$now": NOW["postgresql"], "$end": "statement_timestamp() + interval '1 second' * $lease"},
     "sqlite": {
-        "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')",
+        "$now": NOW["sqlite"],
         "$end": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '+$lease seconds')",
     },
 }

@@ -1,7 +1,7 @@
 """Statements for which each step of a graph waits, or each page: straight to the driver, past Django's cursors.
 
-Those write the parameters of PostgreSQL into the text of each statement, which is then parsed and planned anew. Here
-they go beside it, as bytes, and a statement is planned once a connection.
+Those write the parameters of PostgreSQL into the text of each statement. Here they go beside it, as bytes; what a step
+of a graph waits for is planned once a connection.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from agents.connections import current
+
+# The time now, as the columns hold it.
+NOW = {"postgresql": "statement_timestamp()", "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"}
 
 
 def execute(sql: str, params: Sequence[Any] = (), *, prepare: bool = True) -> list[tuple[Any, ...]]:

@@ -23,7 +23,7 @@ from agents import stored
 from agents.marks import Marks
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite
 from agents.pieces import Piece, Span, addresses, merged
-from agents.statements import changed, execute, execute_both
+from agents.statements import NOW, changed, execute, execute_both
 from agents.stored import Place, WriteRow
 
 _CHUNK = 500  # rows a statement: SQLite takes 32,766 parameters
@@ -129,13 +129,13 @@ _DIALECT = {
         "$share": "for share",
         "$json": "jsonb",
         "$bytes": "bytea",
-        "$now": "statement_timestamp()",
+        "$now": NOW["postgresql"],
     },
     "sqlite": {
         "$share": "",
         "$json": "text",
         "$bytes": "blob",
-        "$now": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')",
+        "$now": NOW["sqlite"],
     },
 }
 

@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from agents.statements import select
+from agents.statements import NOW, select
 from reviews import looks
 from reviews.models import Action, Decision, Interrupt, Role, agents_for, names_for
 from reviews.paging import Page, by_time
@@ -182,7 +182,6 @@ select i.id {_WAITING} and i.held_code = '' and i.id <> %s and not exists (
 _BESIDE = """
 select 1 from reviews_interrupt where thread_id = %s and checkpoint_id = %s and status = 'open' and id <> %s limit 1
 """
-_NOW = {"postgresql": "statement_timestamp()", "sqlite": "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"}
 
 
 def open_count(user: Any, filters: Filters | None = None) -> int:
@@ -252,7 +251,7 @@ def next_open(user: Any, filters: Filters, *, besides: int) -> int | None:
     """
     mine = names_for(user, Role.REVIEWER)
     if filters.are_none:
-        found_next = select(_NEXT.replace("$now", _NOW[connection.vendor]), [mine, besides, user.pk])
+        found_next = select(_NEXT.replace("$now", NOW[connection.vendor]), [mine, besides, user.pk])
         return int(found_next[0][0]) if found_next else None
     rows = found(user, filters).filter(agent__in=mine, held_code="")
     rows = rows.filter(~looks.by_others(user))
