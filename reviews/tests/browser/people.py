@@ -88,6 +88,7 @@ class Person:
         """Press a button, and wait until its form was answered: by another page, or by another in this one's place."""
         (within or self.page).get_by_role("button", name=name).click()
         expect(self.page.locator("form[data-sent]")).to_have_count(0)
+        self.page.wait_for_load_state()
 
     def see_recorded(self, words: str = "Recorded") -> None:
         expect(self.page.get_by_role("status").filter(has_text=words)).to_be_visible()
