@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 # fields: both sides keep canonical bytes, in the same kind of column. heartbeat: a process that ends drains its runs.
 # streams, queue, status, workers: what a thread tells, what waits, how it stands, who works: rows, not graphs.
 # statements: how both ask the database by hand where the ORM is slow; it knows no table.
+# compiled: queries of either side that the ORM writes once; it knows no table either.
 REVIEWS_MAY_KNOW = {"fields", "heartbeat", "outcome", "runner", "runs", "history", "registry", "models"}
-REVIEWS_MAY_KNOW |= {"streams", "queue", "status", "workers", "statements"}
+REVIEWS_MAY_KNOW |= {"streams", "queue", "status", "workers", "statements", "compiled"}
 
 
 @cache
