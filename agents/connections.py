@@ -2,7 +2,8 @@
 
 Django's connections belong to threads. LangGraph opens threads as it likes, so each would open a connection of its own
 and nobody would close it (seen: 14 to 30 connections in 30 runs). Here a few connections are lent out, a call at a
-time: in the caller's thread, or for an event loop in one of a few threads of ours.
+time, to the thread that calls. An event loop waits there too: it serves one run, a call takes a millisecond, and to
+hand it to another thread and back costs as much on an idle machine, and ten times that beside a busy page.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -33,23 +34,15 @@ def _is_sqlite() -> bool:
 
 
 class _Desk:
-    """The connections of this process that are lent out, and the threads that call for event loops."""
+    """The connections of this process that are lent out."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
         self.seats: SimpleQueue[None] = SimpleQueue()
         # SQLite has one writer at a time, and who waits for it in the database sleeps longer than it takes.
         for _ in range(1 if _is_sqlite() else MAX_CALLS):
             self.seats.put(None)
         self.idle: list[tuple[BaseDatabaseWrapper, float]] = []  # with the time since when
-        self.executor: ThreadPoolExecutor | None = None
         self.local = threading.local()
-
-    def threads(self) -> ThreadPoolExecutor:
-        with self.lock:
-            if self.executor is None:
-                self.executor = ThreadPoolExecutor(MAX_CALLS, "database")
-            return self.executor
 
     def call(self, fn: Callable[[], T]) -> T:
         """Call ``fn`` with one of the connections in the place of this thread's own."""
@@ -92,8 +85,6 @@ class _Desk:
             self.idle.append((lent, time.monotonic()))
 
     def close(self) -> None:
-        if self.executor is not None:
-            self.executor.shutdown(wait=True)
         while self.idle:
             self.idle.pop()[0].close()
 
@@ -103,7 +94,7 @@ _inherited: list[_Desk] = []  # never touched: what a forked child closed, its p
 
 
 def _forget() -> None:
-    """In a forked child: its parent's threads do not exist here, and its lock may be held by one of them."""
+    """In a forked child: its parent's threads do not exist here, and its seats may be taken by them."""
     global _desk
     _inherited.append(_desk)
     _desk = _Desk()
@@ -129,36 +120,41 @@ def current() -> BaseDatabaseWrapper:
 def run(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call ``fn`` with a connection of ours and return its result.
 
-    It runs in the caller's thread, but for one with an event loop: there Django refuses to wait for a database. A call
-    from inside ``atomic()`` joins the caller's transaction, for which another connection would wait (on SQLite until
-    the timeout).
+    A call from inside ``atomic()`` joins the caller's transaction, for which another connection would wait (on SQLite
+    until the timeout).
     """
     if _desk.lent() is not None or ((own := _mine()) is not None and own.in_atomic_block):
         return fn(*args, **kwargs)
-    if _has_loop():
-        return _desk.threads().submit(_call, partial(fn, *args, **kwargs)).result()
     return _call(partial(fn, *args, **kwargs))
 
 
 async def arun(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await ``fn`` in a database thread. It never joins a transaction. Cancelled, the call still runs to its end."""
-    return await asyncio.get_running_loop().run_in_executor(_desk.threads(), _call, partial(fn, *args, **kwargs))
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+    """Call ``fn`` as ``run`` does, for code that awaits. It never joins a transaction, and is never cancelled."""
+    return _call(partial(fn, *args, **kwargs))
 
 
 def _call(fn: Callable[[], T]) -> T:
-    return _desk.call(fn)
+    with _loop_unseen():
+        return _desk.call(fn)
+
+
+@contextmanager
+def _loop_unseen() -> Iterator[None]:
+    """Where Django finds an event loop, it refuses to wait for a database. This one may wait."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        yield
+        return
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
 
 
 def close_all() -> None:
-    """End the threads and close what is open, so that tests can drop the database. The next call begins anew."""
+    """Close what is open, so that tests can drop the database. The next call begins anew."""
     global _desk
     old, _desk = _desk, _Desk()
     old.close()
