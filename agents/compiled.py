@@ -11,13 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
 
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Expression, Field, Lookup, QuerySet
+from django.db.models import Expression, Field, ForeignObject, Lookup, Model, QuerySet
+from django.db.models.expressions import DatabaseDefault
 from django.db.models.query import FlatValuesListIterable, ModelIterable, ValuesListIterable, get_related_populators
-from django.db.models.sql import UpdateQuery
+from django.db.models.sql import DeleteQuery, InsertQuery, Query, UpdateQuery
 
 R = TypeVar("R")
 
@@ -36,7 +38,7 @@ class Given(Expression):
 
     def ready(self, value: Any, link: BaseDatabaseWrapper) -> Any:
         """Return a value as the database takes it."""
-        prepare = cast("Field[Any, Any]", self.column).get_db_prep_value
+        prepare = cast("Field[Any, Any]", self.column).get_db_prep_save
         if not self.is_list:
             return prepare(value, link)
         values = [prepare(one, link) for one in value]
@@ -44,6 +46,7 @@ class Given(Expression):
 
 
 @Field.register_lookup
+@ForeignObject.register_lookup  # it has none of a field's
 class AnyOf(Lookup):
     """``in`` for a list that is one parameter: ``filter(pk__any_of=given)``."""
 
@@ -115,17 +118,90 @@ class CompiledUpdate(_Written):
             return int(cursor.rowcount)
 
     def _write(self, link: BaseDatabaseWrapper) -> tuple[str, Sequence[Any]]:
+        query = self._query()
+        _find_columns([query.where])  # first: a deletion may copy it into a query of its own
+        sql, params = query.get_compiler(connection=link).as_sql()
+        _check(params)
+        self._texts[link.vendor] = sql, params
+        return sql, params
+
+    def _query(self) -> Query:
         queryset, values = self.built()
         query = queryset.query.chain(UpdateQuery)
         query.add_update_values(values)
         for field, _, value in query.values:
-            if isinstance(value, Given):
-                value.column = field
-        sql, params = query.get_compiler(connection=link).as_sql()
-        _find_columns([query.where])
-        _check(params)
-        self._texts[link.vendor] = sql, params
-        return sql, params
+            for one in _givens(value):
+                one.column = field
+        return cast("Query", query)
+
+
+class CompiledDelete(CompiledUpdate):
+    """``build`` returns a queryset: its rows go, and nothing that points at them. It counts them."""
+
+    def __init__(self, build: Callable[..., QuerySet[Any, Any]]) -> None:
+        super().__init__(build)  # type: ignore[arg-type]  # no new values
+
+    def _query(self) -> Query:
+        return cast("Query", self.built().query.chain(DeleteQuery))
+
+
+_inserts: dict[Any, tuple[str, Sequence[Any], Sequence[Field[Any, Any]]]] = {}
+
+
+def insert(rows: Sequence[Model]) -> None:
+    """Store new objects, as ``bulk_create`` does. The text for one alone, which is the rule, is written once."""
+    if len(rows) != 1:
+        for model in {type(row) for row in rows}:
+            model._base_manager.bulk_create(rows)
+        return
+    [made], link = rows, connections[DEFAULT_DB_ALIAS]
+    meta = made._meta
+    fields = [one for one in meta.local_concrete_fields if one is not meta.auto_field or made.pk is not None]
+    values = [one.pre_save(made, add=True) for one in fields]
+    written = tuple(value if hasattr(value, "as_sql") else None for value in values)
+    by_default = tuple(DatabaseDefault if isinstance(one, DatabaseDefault) else one for one in written)
+    key = type(made), link.vendor, by_default
+    sql, params, returned = _inserts.get(key) or _write_insert(key, fields, written, link)
+    given = {field.attname: value for field, value in zip(fields, values, strict=True)}
+    with link.cursor() as cursor:
+        cursor.execute(sql, [one.ready(given[one.name], link) if isinstance(one, Given) else one for one in params])
+        for field, value in zip(returned, cursor.fetchone() if returned else (), strict=True):
+            setattr(made, field.attname, value)
+    made._state.adding, made._state.db = False, DEFAULT_DB_ALIAS
+
+
+def _write_insert(key: Any, fields: Sequence[Any], written: Sequence[Any], link: BaseDatabaseWrapper) -> Any:
+    model = key[0]
+    row: Any = SimpleNamespace()
+    for field, expression in zip(fields, written, strict=True):
+        value = expression
+        if value is None:
+            value = Given(field.attname)
+            value.column = field
+        setattr(row, field.attname, value)
+    query = InsertQuery(model)
+    query.insert_values(fields, [row], raw=True)
+    compiler: Any = query.get_compiler(connection=link)
+    compiler.returning_fields = model._meta.db_returning_fields
+    [(sql, params)] = compiler.as_sql()
+    _inserts[key] = sql, params, compiler.returning_fields
+    return _inserts[key]
+
+
+def attach(row: Model, name: str, others: Sequence[Model]) -> None:
+    """Keep the rows that point at ``row`` on it, as ``prefetch_related`` does: ``row.actions.all()`` asks no more."""
+    found = getattr(row, name).all()
+    found._result_cache, found._prefetch_done = list(others), True
+    points_here: Any = row._meta.get_field(name).remote_field
+    for other in others:
+        setattr(other, points_here.name, row)
+    row.__dict__.setdefault("_prefetched_objects_cache", {})[name] = found
+
+
+def _givens(node: Any) -> list[Given]:
+    if isinstance(node, Given):
+        return [node]
+    return [one for inner in getattr(node, "get_source_expressions", list)() for one in _givens(inner)]
 
 
 def _find_columns(nodes: Iterable[Any]) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
-from django.db.models import Case, Exists, F, IntegerField, Max, OuterRef, Q, QuerySet, Value, When
+from django.db.models import Case, Exists, F, IntegerField, OuterRef, Q, QuerySet, Value, When
 from django.db.models.functions import Now
 
 from agents import stored, streams
+from agents.compiled import Compiled, CompiledUpdate, insert
 from agents.models import Run, Thread, ToolExecution, ToolPermit
 from agents.outcome import CallKey, CallPermit, Outcome, Permit, canonical_bytes, from_canonical
 from agents.statements import NOW, execute
@@ -88,26 +89,24 @@ def enqueue(
     ``position``: its place among those of its kind; last when none is given. ``follows``: the run it belongs to.
     Joins the caller's transaction: a decision and its resume run are stored together or not at all.
     """
+    run = Run(thread_id=thread_id, kind=kind, payload=payload, author=author, submit_token=submit_token)
+    run.context, run.follows_id = context, follows
     with transaction.atomic(savepoint=False):
         # Locks the thread, so that positions are given in one order and no two callers share one.
-        if not Thread.objects.filter(pk=thread_id).update(updated_at=Now()):
+        if not _TOUCH(thread_id):
             raise UnknownThread(f"There is no thread {thread_id}.")
         if submit_token and (first := _same_submit(thread_id, author, submit_token)):
             return first
-        if position is None:
-            position = (Run.objects.filter(thread_id=thread_id).aggregate(last=Max("position"))["last"] or 0) + 1
-        run = Run.objects.create(
-            thread_id=thread_id,
-            kind=kind,
-            payload=payload,
-            position=position,
-            author=author,
-            submit_token=submit_token,
-            context=context,
-            follows_id=follows,
-        )
-        ToolPermit.objects.bulk_create(_permit_rows(run, permits))
+        run.position = (_LAST_POSITION.first(thread_id) or 0) + 1 if position is None else position
+        insert([run])
+        insert(_permit_rows(run, permits))
     return str(run.pk)
+
+
+_TOUCH = CompiledUpdate(lambda thread: (Thread.objects.filter(pk=thread), {"updated_at": Now()}))
+_LAST_POSITION = Compiled(
+    lambda thread: Run.objects.filter(thread=thread).order_by("-position").values_list("position", flat=True)[:1]
+)
 
 
 def _same_submit(thread_id: str, author: str, submit_token: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from agents.compiled import insert
 from agents.models import Agent, Thread
 from agents.statements import moment, select
 from reviews.audit_walk import Fault, Report, examine, may_run, verify, words_of
@@ -95,8 +96,8 @@ def append(
             "commitments": {name: commitment for name, (_, commitment, _) in sealed.items()},
         }
         entry = _insert(body, previous=previous, at=now)
-        AuditSecret.objects.bulk_create(
-            AuditSecret(entry=entry, name=name, value=value, salt=salt) for name, (value, _, salt) in sealed.items()
+        insert(
+            [AuditSecret(entry=entry, name=name, value=value, salt=salt) for name, (value, _, salt) in sealed.items()]
         )
     return entry
 
@@ -172,5 +173,5 @@ def _named(interrupt: Interrupt) -> dict[str, Fact]:
 def _insert(body: dict[str, Any], *, previous: str, at: datetime) -> AuditEntry:
     text = to_jcs(body)
     entry = AuditEntry(body=text, previous=previous, hash=link(previous, text), at=at, **columns(body))
-    entry.save(force_insert=True)
+    insert([entry])
     return entry

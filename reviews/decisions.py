@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents import runs
+from agents.compiled import Compiled, CompiledDelete, CompiledUpdate, attach, insert
 from agents.models import Run
 from agents.outcome import CallKey, CallPermit, Permit, canonical_bytes
 from agents.outcome import digest as digest_of
@@ -90,6 +91,22 @@ class Receipt:
     entry: int  # number in the audit log
 
 
+_SEEN = Compiled(
+    lambda pk, agents: Interrupt.objects.select_related("thread", "agent", "decided_by").filter(
+        pk=pk, agent__any_of=agents
+    )
+)
+_ACTIONS = Compiled(lambda interrupt: Action.objects.filter(interrupt=interrupt))
+_TAKE = CompiledUpdate(
+    lambda pk, user, agents, version, digest, submit_token, run: (
+        Interrupt.objects.filter(agent__any_of=agents, pk=pk, status=OPEN, version=version, digest=digest),
+        {"status": DECIDED, "decided_at": Now(), "decided_by": user, "submit_token": submit_token, "resume": run},
+    )
+)
+_FORGET_DRAFTS = CompiledDelete(lambda user, row: Draft.objects.filter(user=user, action__interrupt=row))
+_DECIDED_AT: Compiled[Any] = Compiled(lambda pk: Interrupt.objects.filter(pk=pk).values_list("decided_at", flat=True))
+
+
 class _LostRace(Exception):
     """Rolls the transaction back."""
 
@@ -139,10 +156,10 @@ class _Attempt:
 
     def look(self, interrupt_id: int) -> Interrupt:
         """Return the interrupt. Raises NotVisible, NotAllowed."""
-        rows = Interrupt.objects.visible_to(self.user).select_related("thread", "agent", "decided_by")
-        row = rows.prefetch_related("actions").filter(pk=interrupt_id).first()
+        row = _SEEN.first(interrupt_id, names_for(self.user))
         if row is None:
             raise NotVisible(f"There is no interrupt {interrupt_id}.")
+        attach(row, "actions", _ACTIONS(row.pk))
         if row.agent_id not in names_for(self.user, Role.REVIEWER):
             self._log(Kind.REFUSED, row, code="no right")
             raise NotAllowed(f"{self.user.get_username()} may not decide for {row.agent_id}.")
@@ -186,22 +203,19 @@ class _Attempt:
         # Locks the thread, which comes first in the order of locks; whoever files an outcome holds it too.
         run_id = self._enqueue(row, dialects.answer(proposal, verdicts), decisions)
         forget_rights()  # what was true when the page was read may have been taken away
-        asked = Interrupt.objects.decidable_by(self.user).filter(pk=row.pk, status=OPEN)
-        taken = asked.filter(version=self.version, digest=self.digest).update(
-            status=DECIDED, decided_at=Now(), decided_by=self.user, submit_token=self.submit_token, resume=run_id
-        )
-        if not taken:
+        deciding = self.user.pk, names_for(self.user, Role.REVIEWER)
+        if not _TAKE(row.pk, *deciding, self.version, self.digest, self.submit_token, run_id):
             raise _LostRace
         role = self._role(row)
         for decision in decisions:
             decision.role = role
-        Decision.objects.bulk_create(decisions)
-        Draft.objects.filter(user=self.user, action__interrupt=row).delete()
+        insert(decisions)
+        _FORGET_DRAFTS(self.user.pk, row.pk)
         entry = self._log_decided(row, decisions, run_id, role)
         wake_on_commit(row.thread_id)
         names = ("inbox", f"inbox-{row.pk}", f"interrupt-{row.pk}", f"thread-{row.thread_id}")
         live.publish_on_commit(*names, agent=row.agent_id)
-        at: Any = Interrupt.objects.values_list("decided_at", flat=True).get(pk=row.pk)
+        [at] = _DECIDED_AT(row.pk)
         return Receipt(row.pk, self.user.get_username(), at, tuple(one.verdict for one in decisions), run_id, entry)
 
     def _made(self, row: Interrupt, dialect: str, verdicts: Sequence[Verdict]) -> list[Decision]:

@@ -9,11 +9,11 @@ from unittest.mock import patch
 import pytest
 from django.db import models
 from django.db.models import Exists, F, OuterRef, Value
-from django.db.models.functions import Cast, Now
-from django.db.models.sql.compiler import SQLCompiler
+from django.db.models.functions import Cast, Coalesce, Now
+from django.db.models.sql.compiler import SQLCompiler, SQLInsertCompiler
 
-from agents.compiled import Compiled, CompiledUpdate
-from agents.models import Agent, Run, Thread
+from agents.compiled import Compiled, CompiledDelete, CompiledUpdate, attach, insert
+from agents.models import Agent, LedgerIncident, Run, Thread, ToolPermit
 
 pytestmark = pytest.mark.django_db
 
@@ -53,6 +53,8 @@ def test_a_list_is_one_parameter(run: Run) -> None:
     assert sorted(some([run.pk, str(other.pk)])) == sorted([run.pk, other.pk])
     assert some([other.pk]) == [other.pk]
     assert some([]) == []
+    in_threads = Compiled(lambda ids: Run.objects.filter(thread__any_of=ids).values_list("pk", flat=True))
+    assert sorted(in_threads([run.thread_id, "another"])) == sorted([run.pk, other.pk])
 
 
 def test_parameters_inside_subqueries_and_annotations_know_their_columns(run: Run) -> None:
@@ -88,6 +90,83 @@ def test_an_update_writes_given_and_fixed_values_and_counts(run: Run) -> None:
     assert point(run.pk, str(run.pk)) == 1
     run.refresh_from_db()
     assert (run.follows_id, run.payload) == (run.pk, None)
+
+
+def test_an_update_may_keep_what_stands_where_none_is_given(run: Run) -> None:
+    close = CompiledUpdate(
+        lambda pk, waits, head: (
+            Thread.objects.filter(pk=pk),
+            {"waits": Coalesce(waits, F("waits")), "head": Coalesce(head, F("head"))},
+        )
+    )
+    assert close(run.thread_id, True, "c1") == close(run.thread_id, None, None) == 1
+    thread = Thread.objects.get(pk=run.thread_id)
+    assert (thread.waits, thread.head) == (True, "c1")
+    assert close(run.thread_id, False, "c2") == 1
+    thread.refresh_from_db()
+    assert (thread.waits, thread.head) == (False, "c2")
+
+
+def test_a_deletion_takes_its_rows_only_and_counts(run: Run) -> None:
+    for kind in ("late", "late", "rejected"):
+        LedgerIncident.objects.create(thread=run.thread, kind=kind)
+    forget = CompiledDelete(lambda kind, author: LedgerIncident.objects.filter(kind=kind, thread__author=author))
+    assert forget("late", "ben") == 0
+    assert forget("late", "ann") == 2
+    assert [one.kind for one in LedgerIncident.objects.all()] == ["rejected"]
+
+
+def _permit(run: Run, **more: Any) -> ToolPermit:
+    return ToolPermit(run=run, thread=run.thread, interrupt_id="i 'q' %s", verdict="approve", **more)
+
+
+def test_an_insert_stores_what_the_orm_stores(run: Run) -> None:
+    first = _permit(run, args={"a": [1.0, None]}, position=3)
+    insert([first])
+    assert first.pk is not None
+    assert first._state.adding is False
+    theirs = _permit(run, args={"a": [1.0, None]}, position=3)
+    theirs.save(force_insert=True)
+    ours, theirs = (ToolPermit.objects.get(pk=one.pk) for one in (first, theirs))
+    differing = {"_state": None, "id": None, "created_at": None}
+    assert vars(ours) | differing == vars(theirs) | differing
+    assert timedelta() <= theirs.created_at - ours.created_at < timedelta(seconds=10)
+    insert([_permit(run, pk=first.pk + 100)])
+    assert ToolPermit.objects.latest("pk").pk == first.pk + 100
+    child = Run(thread_id=run.thread_id, kind="resume", follows_id=str(run.pk), payload={"b": 2})
+    insert([child])
+    stored = Run.objects.get(pk=child.pk)
+    assert (stored.follows_id, stored.payload, stored.context) == (run.pk, {"b": 2}, None)
+
+
+def test_an_insert_may_hold_expressions_and_keeps_their_texts_apart(run: Run) -> None:
+    insert([_permit(run, name="said")])
+    insert([_permit(run, name=Value("in SQL"))])
+    insert([_permit(run, name=Value("otherwise"), created_at=run.created_at)])
+    found = ToolPermit.objects.order_by("pk")
+    assert [one.name for one in found] == ["said", "in SQL", "otherwise"]
+    assert found[2].created_at == run.created_at
+
+
+def test_several_rows_are_inserted_at_once_and_one_is_written_once(run: Run, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        insert([_permit(run, position=place) for place in range(3)])
+    with django_assert_num_queries(0):
+        insert([])
+    assert [one.position for one in ToolPermit.objects.order_by("pk")] == [0, 1, 2]
+    insert([_permit(run)])
+    with patch.object(SQLInsertCompiler, "as_sql", side_effect=AssertionError), django_assert_num_queries(1):
+        insert([_permit(run)])
+    assert ToolPermit.objects.count() == 5
+
+
+def test_attached_rows_are_asked_for_no_more(run: Run, django_assert_num_queries: Any) -> None:
+    insert([_permit(run, position=place) for place in range(2)])
+    permits = list(ToolPermit.objects.order_by("position"))
+    attach(run, "permits", permits)
+    with django_assert_num_queries(0):
+        assert list(run.permits.all()) == permits
+        assert all(one.run is run for one in run.permits.all())
 
 
 def test_the_orm_writes_the_text_once(run: Run, django_assert_num_queries: Any) -> None:
