@@ -141,9 +141,8 @@ def _call(fn: Callable[[], T]) -> T:
 @contextmanager
 def _loop_unseen() -> Iterator[None]:
     """Where Django finds an event loop, it refuses to wait for a database. This one may wait."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+    loop = asyncio._get_running_loop()
+    if loop is None:
         yield
         return
     asyncio._set_running_loop(None)
