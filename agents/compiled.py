@@ -209,7 +209,8 @@ def _find_columns(nodes: Iterable[Any]) -> None:
     for node in nodes:
         if isinstance(node, Lookup) and isinstance(node.rhs, Given):
             node.rhs.column = node.lhs.output_field
-        if inner := getattr(node, "query", None):
+        inner = node if isinstance(node, Query) else getattr(node, "query", None)
+        if inner is not None:
             _find_columns([inner.where, *inner.annotations.values()])
         if hasattr(node, "get_source_expressions"):
             _find_columns(node.get_source_expressions())

@@ -17,7 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 from django.db.models import Case, Exists, F, IntegerField, OuterRef, Q, QuerySet, Value, When
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from agents import stored, streams
 from agents.compiled import Compiled, CompiledUpdate, insert
@@ -298,8 +298,11 @@ def permits_of(run_id: Any) -> tuple[CallPermit, ...]:
             digest=row.digest,
             position=row.position,
         )
-        for row in ToolPermit.objects.filter(run_id=run_id).order_by("position")
+        for row in _PERMITS(run_id)
     )
+
+
+_PERMITS = Compiled(lambda run: ToolPermit.objects.filter(run=run).order_by("position"))
 
 
 def _lease_end() -> Any:
@@ -343,28 +346,39 @@ def finish(outcome: Outcome) -> bool:
 
     Called inside the transaction of ``intake.record_outcome``, or from a shell.
     """
-    waits = bool(outcome.asks)
+    waits = bool(outcome.asks) if outcome.known else None
+    stands = _thread_status(outcome), waits, outcome.stuck, outcome.head or None, outcome.error
     with transaction.atomic(savepoint=False):
-        held = Thread.objects.filter(pk=outcome.thread_id, token=outcome.token).exclude(holder="")  # closed once
-        freed = held.update(
-            holder="",
-            lease_until=None,
-            status=_thread_status(outcome),
-            waits=waits if outcome.known else F("waits"),
-            stuck=outcome.stuck,
-            head=outcome.head or F("head"),
-            error=outcome.error,
-            updated_at=Now(),
-        )
-        if not freed:
+        if not _FREE(outcome.thread_id, outcome.token, *stands):
             return False
-        closed = Run.objects.filter(pk=outcome.run_id, token=outcome.token, status=Run.Status.RUNNING).update(
-            status=outcome.status, error=outcome.error, finished_at=Now()
-        )
-        if not closed:
+        if not _CLOSE(outcome.run_id, outcome.token, outcome.status, outcome.error):
             raise IntegrityError(f"Run {outcome.run_id} is not running under token {outcome.token}.")
         streams.close(outcome)
     return True
+
+
+# The holder is compared, so that a thread is closed once. What is None stays as it is.
+_FREE = CompiledUpdate(
+    lambda pk, token, status, waits, stuck, head, error: (
+        Thread.objects.filter(pk=pk, token=token).exclude(holder=""),
+        {
+            "holder": "",
+            "lease_until": None,
+            "status": status,
+            "waits": Coalesce(waits, F("waits")),
+            "stuck": stuck,
+            "head": Coalesce(head, F("head")),
+            "error": error,
+            "updated_at": Now(),
+        },
+    )
+)
+_CLOSE = CompiledUpdate(
+    lambda pk, token, status, error: (
+        Run.objects.filter(pk=pk, token=token, status=Run.Status.RUNNING),
+        {"status": status, "error": error, "finished_at": Now()},
+    )
+)
 
 
 def _thread_status(outcome: Outcome) -> str:

@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents import runs
+from agents.compiled import Compiled, CompiledUpdate
 from agents.models import LedgerIncident, Run, Thread
 from agents.outcome import Ask, Effect, Outcome, from_canonical
 from reviews import audit, dialects, live
@@ -95,7 +97,7 @@ class _Filing:
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.thread = Thread.objects.select_related("agent").get(pk=outcome.thread_id)
+        [self.thread] = _THREAD(outcome.thread_id)
         self.known = _known(self.thread, outcome)
         self.filed: list[Interrupt] = []
         self.touched: dict[int, Interrupt] = {}
@@ -114,7 +116,7 @@ class _Filing:
                 continue
             facts = [facts for effect in effects if (facts := _keep_effect(row, effect))]
             if row.status == DECIDED and any(effect.state != "missing" for effect in effects):
-                self._move(row, APPLIED, applied_at=Now())
+                self._move(row, APPLIED, _APPLY(row.pk, row.status))
                 self.applied.add(row.pk)
                 self._tell(Kind.APPLIED, row, before=DECIDED, calls=facts)
             self._tell_differing(row, effects, facts)
@@ -174,7 +176,7 @@ class _Filing:
 
     def report_incidents(self) -> None:
         """Take what the ledger refused up into the audit log."""
-        incidents = LedgerIncident.objects.filter(thread=self.thread, reported=False).order_by("pk")
+        incidents = _UNREPORTED(self.thread.pk)
         for incident in incidents:
             call = CallFacts(
                 position=0,
@@ -185,7 +187,8 @@ class _Filing:
             on = On(thread=self.thread, calls=[call], facts={"code": incident.kind, "run": incident.run_id})
             secrets = {"detail": incident.detail}
             self.entries.append(partial(audit.append, Kind.INCIDENT, on=on, secrets=secrets))
-        LedgerIncident.objects.filter(pk__in=[incident.pk for incident in incidents]).update(reported=True)
+        if incidents:
+            LedgerIncident.objects.filter(pk__in=[incident.pk for incident in incidents]).update(reported=True)
 
     def close(self) -> None:
         """Write the audit entries and tell the pages; nothing is locked after this."""
@@ -205,12 +208,11 @@ class _Filing:
 
     def _withdraw(self, row: Interrupt, reason: str) -> None:
         before = row.status
-        self._move(row, WITHDRAWN, withdrawn_at=Now(), withdrawn_reason=reason)
+        self._move(row, WITHDRAWN, _WITHDRAW(row.pk, row.status, reason))
         self._tell(Kind.WITHDRAWN, row, before=before)
 
-    def _move(self, row: Interrupt, status: str, **changes: Any) -> None:
-        """Change the status by comparing. The thread is locked, so nobody can have changed it since it was read."""
-        moved = Interrupt.objects.filter(pk=row.pk, status=row.status).update(status=status, **changes)
+    def _move(self, row: Interrupt, status: str, moved: int) -> None:
+        """Note a changed status. The thread is locked, so nobody can have changed it since it was read."""
         if not moved:
             raise RuntimeError(f"Interrupt {row.pk} is not {row.status} any more, although its thread is locked.")
         row.status = status
@@ -229,14 +231,42 @@ def _known(thread: Thread, outcome: Outcome) -> dict[tuple[str, str], _Known]:
     """Return the pauses of the thread that are alive, and those the outcome speaks of."""
     named = {ask.interrupt_id for ask in outcome.asks} | {effect.interrupt_id for effect in outcome.effects}
     named |= {interrupt_id for _, interrupt_id in outcome.gone}
-    ours = Interrupt.objects.filter(thread=thread)
-    waiting = ours.filter(status__in=[OPEN, DECIDED]).values_list("interrupt_id", flat=True)
-    rows = ours.filter(interrupt_id__in=named | set(waiting))
     found: dict[tuple[str, str], _Known] = {}
-    for row in rows.select_related("agent", "resume").order_by("version", "pk"):
+    for row in _ALIVE(thread.pk, sorted(named)):
         row.thread = thread
         found.setdefault((row.namespace, row.interrupt_id), _Known()).versions.append(row)
     return found
+
+
+def _waiting(thread: Any) -> Any:
+    rows = Interrupt.objects.filter(thread=thread, status__in=[OPEN, DECIDED])
+    return rows.values("interrupt_id")
+
+
+_ALIVE = Compiled(
+    lambda thread, named: (
+        Interrupt.objects.filter(
+            Q(interrupt_id__any_of=named) | Q(interrupt_id__in=_waiting(thread)),
+            thread=thread,
+        )
+        .select_related("agent", "resume")
+        .order_by("version", "pk")
+    )
+)
+_THREAD = Compiled(lambda pk: Thread.objects.select_related("agent").filter(pk=pk))
+_UNREPORTED = Compiled(lambda thread: LedgerIncident.objects.filter(thread=thread, reported=False).order_by("pk"))
+_APPLY = CompiledUpdate(
+    lambda pk, before: (
+        Interrupt.objects.filter(pk=pk, status=before),
+        {"status": APPLIED, "applied_at": Now()},
+    )
+)
+_WITHDRAW = CompiledUpdate(
+    lambda pk, before, reason: (
+        Interrupt.objects.filter(pk=pk, status=before),
+        {"status": WITHDRAWN, "withdrawn_at": Now(), "withdrawn_reason": reason},
+    )
+)
 
 
 def _is_on_its_way(row: Interrupt) -> bool:
@@ -263,16 +293,25 @@ def _by_pause(effects: Iterable[Effect]) -> Mapping[tuple[str, str], list[Effect
     return found
 
 
+_DECIDED_ACTION = Compiled(
+    lambda row, position: Action.objects.filter(interrupt=row, position=position).select_related("decision")
+)
+_KEEP = CompiledUpdate(
+    lambda pk, effect, executed, differs, result: (
+        Action.objects.filter(pk=pk),
+        {"effect": effect, "executed": executed, "differs": differs, "result": result},
+    )
+)
+
+
 def _keep_effect(row: Interrupt, effect: Effect) -> CallFacts | None:
     """Store one effect on its action, and return it as the log tells it. What is known never becomes "missing"."""
-    action = row.actions.filter(position=effect.position).select_related("decision").first()
+    action = _DECIDED_ACTION.first(row.pk, effect.position)
     if action is None or (effect.state == "missing" and action.effect):
         return None
     executed = None
     if effect.args is not None:
         executed = {"name": effect.name or action.name, "args": from_canonical(effect.args)}
-    Action.objects.filter(pk=action.pk).update(
-        effect=effect.state, executed=executed, differs=effect.differs, result=storable(effect.result)
-    )
+    _KEEP(action.pk, effect.state, executed, effect.differs, storable(effect.result))
     digest = dialects.call_digest(executed["name"], executed["args"]) if executed else ""
     return audit.told(action, getattr(action, "decision", None), executed=digest, effect=effect.state)

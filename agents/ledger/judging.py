@@ -14,10 +14,34 @@ from django.db import transaction
 from django.db.models import Q
 from langchain_core.messages import ToolMessage
 
+from agents.compiled import Compiled, CompiledUpdate
 from agents.ledger import records
 from agents.ledger.attempts import Attempt, Step
 from agents.models import Checkpoint, Thread, ToolCall, ToolExecution, ToolPermit
 from agents.outcome import digest
+
+# The first three lock what they find, inside the transaction of `judge`.
+_THREAD = Compiled(lambda pk: Thread.objects.select_for_update().only("token", "ancestor_id").filter(pk=pk))
+_EXECUTION = Compiled(lambda pk: ToolExecution.objects.select_for_update().filter(pk=pk))
+_PERMIT = Compiled(
+    lambda thread, message, call, execution: (
+        ToolPermit.objects.select_for_update()
+        .filter(
+            Q(execution__isnull=True) | Q(execution=execution),
+            thread=thread,
+            message_id=message,
+            tool_call_id=call,
+            void=False,
+        )
+        .order_by("-pk")[:1]
+    )
+)
+_BIND = CompiledUpdate(lambda pk, execution: (ToolPermit.objects.filter(pk=pk), {"execution": execution}))
+_ASKED = Compiled(
+    lambda threads, message, call: ToolCall.objects.filter(
+        thread__any_of=threads, message_id=message, tool_call_id=call
+    ).values_list("pk", flat=True)[:1]
+)
 
 
 def judge(attempt: Attempt, questions: Sequence[str], answer: Any) -> Step:
@@ -27,10 +51,10 @@ def judge(attempt: Attempt, questions: Sequence[str], answer: Any) -> Step:
     Where more were asked before, the step is to ask them again.
     """
     with transaction.atomic():
-        thread = Thread.objects.select_for_update().only("token", "ancestor_id").filter(pk=attempt.thread_id).first()
+        thread = _THREAD.first(attempt.thread_id)
         if (late := _late(attempt, thread)) is not None:
             return late
-        row = ToolExecution.objects.select_for_update().filter(pk=attempt.execution_id).first()
+        row = _EXECUTION.first(attempt.execution_id)
         if row is not None and (asked := tuple(row.questions)) != tuple(questions):
             return Step("ask", questions=asked)
         if row is not None and row.status == ToolExecution.Status.FINISHED:
@@ -51,10 +75,7 @@ def _late(attempt: Attempt, thread: Thread | None) -> Step | None:
 
 
 def _judge_call(attempt: Attempt, row: ToolExecution | None, lineage: Sequence[str]) -> Step:
-    asked = ToolCall.objects.filter(
-        thread_id__in=lineage, message_id=attempt.key.message_id, tool_call_id=attempt.key.tool_call_id
-    )
-    if not asked.exists():
+    if not _ASKED(lineage, attempt.key.message_id, attempt.key.tool_call_id):
         return records.start(attempt, row)
     permit = _usable_permit(attempt)
     if permit is None:
@@ -88,19 +109,7 @@ def _rejected(attempt: Attempt, reason: Any) -> str:
 
 def _usable_permit(attempt: Attempt) -> ToolPermit | None:
     """Return the newest permit for this call in this thread that no other execution has used."""
-    mine = Q(execution__isnull=True) | Q(execution=attempt.execution_id)
-    return (
-        ToolPermit.objects.select_for_update()
-        .filter(
-            mine,
-            thread_id=attempt.thread_id,
-            message_id=attempt.key.message_id,
-            tool_call_id=attempt.key.tool_call_id,
-            void=False,
-        )
-        .order_by("-pk")
-        .first()
-    )
+    return _PERMIT.first(attempt.thread_id, attempt.key.message_id, attempt.key.tool_call_id, attempt.execution_id)
 
 
 def _use(
@@ -118,7 +127,7 @@ def _use(
 
 
 def _bind(attempt: Attempt, permit: ToolPermit) -> None:
-    ToolPermit.objects.filter(pk=permit.pk).update(execution=attempt.execution_id)
+    _BIND(permit.pk, attempt.execution_id)
 
 
 def _settle(

@@ -9,6 +9,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from agents.checkpointer import StrictSerializer
+from agents.compiled import CompiledUpdate, insert
 from agents.ledger.attempts import Attempt, Step
 from agents.models import LedgerIncident, ToolExecution
 from agents.outcome import digest
@@ -64,7 +65,7 @@ def put(
     }
     first = {**named, **state, "calls": entered, "questions": questions or []}
     if row is None:
-        ToolExecution.objects.create(pk=attempt.execution_id, **first)
+        insert([ToolExecution(pk=attempt.execution_id, **first)])
     else:
         ToolExecution.objects.filter(pk=row.pk).update(**state, calls=F("calls") + entered)
 
@@ -74,23 +75,43 @@ def close(attempt: Attempt, **changes: Any) -> None:
     mine = ToolExecution.objects.filter(
         pk=attempt.execution_id, status=ToolExecution.Status.STARTED, token=attempt.token
     )
-    if not mine.update(finished_at=Now(), **changes):
+    _expect(attempt, mine.update(finished_at=Now(), **changes))
+
+
+def _expect(attempt: Attempt, closed: int) -> None:
+    if not closed:
         log.warning("a late result was not recorded", extra={"execution": str(attempt.execution_id)})
+
+
+def _finishing(**more: Any) -> CompiledUpdate:
+    return CompiledUpdate(
+        lambda pk, token, kind, blob, summary, is_error, interrupts: (
+            ToolExecution.objects.filter(pk=pk, status=ToolExecution.Status.STARTED, token=token),
+            {
+                "status": ToolExecution.Status.FINISHED,
+                "finished_at": Now(),
+                "result_type": kind,
+                "result": blob,
+                "summary": summary,
+                "is_error": is_error,
+                "interrupts": interrupts,
+                **more,
+            },
+        )
+    )
+
+
+_NOT_ENTERED = {"refused": True, "calls": F("calls") - 1}
+_FINISH = _finishing()
+_FINISH_REFUSED = _finishing(**_NOT_ENTERED)
 
 
 def finish(attempt: Attempt, result: Any, *, interrupts: int = 0, refused: bool = False) -> None:
     """Keep a result. ``refused``: the tool refused the arguments, so it was counted as begun and never was."""
     kind, blob = _serde.dumps_typed(result)
-    close(
-        attempt,
-        status=ToolExecution.Status.FINISHED,
-        result_type=kind,
-        result=blob,
-        summary=summary_of(result)[:SUMMARY],
-        is_error=getattr(result, "status", "") == "error",
-        interrupts=interrupts,
-        **_not_entered(refused),
-    )
+    is_error, summary = getattr(result, "status", "") == "error", summary_of(result)[:SUMMARY]
+    write = _FINISH_REFUSED if refused else _FINISH
+    _expect(attempt, write(attempt.execution_id, attempt.token, kind, blob, summary, is_error, interrupts))
 
 
 def result_of(row: ToolExecution) -> Any:
@@ -104,12 +125,8 @@ def fail(attempt: Attempt, error: BaseException, *, refused: bool = False) -> No
         status=ToolExecution.Status.FAILED,
         summary=summary_of(f"{type(error).__name__}: {error}")[:SUMMARY],
         is_error=True,
-        **_not_entered(refused),
+        **(_NOT_ENTERED if refused else {}),
     )
-
-
-def _not_entered(refused: bool) -> dict[str, Any]:
-    return {"refused": True, "calls": F("calls") - 1} if refused else {}
 
 
 def pause(attempt: Attempt) -> None:

@@ -18,6 +18,7 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
+from agents.compiled import Compiled
 from agents.models import Run, RunEvent
 from agents.outcome import Outcome, StreamEvent, canonical_bytes
 from agents.statements import execute
@@ -131,8 +132,12 @@ def base(thread_id: str) -> tuple[int, str | None]:
 
 def closing(run_id: str) -> list[StreamEvent]:
     """Return how a closed run ended: its last events, from the first that ``close`` wrote."""
-    rows = RunEvent.objects.filter(run_id=run_id, kind__in=(INTERRUPT, ERROR, END)).order_by("seq")
-    return [_event(row) for row in rows]
+    return [_event(row) for row in _CLOSING(run_id)]
+
+
+_CLOSING = Compiled(
+    lambda run: RunEvent.objects.filter(run=run, kind__in=(INTERRUPT, ERROR, END)).order_by("seq").defer("created_at")
+)
 
 
 def _event(row: RunEvent) -> StreamEvent:

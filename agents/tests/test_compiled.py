@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Value
+from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Now
 from django.db.models.sql.compiler import SQLCompiler, SQLInsertCompiler
 
@@ -71,6 +71,13 @@ def test_parameters_inside_subqueries_and_annotations_know_their_columns(run: Ru
     assert (found.pk, found.late, found.word) == (run.thread_id, True, "x")
     assert [one.late for one in busy("input", 1, "ann")] == [False]
     assert busy.first("resume", 0, "ann") is None
+    of_author = Compiled(
+        lambda author, kind: Run.objects.filter(
+            Q(kind=kind) | Q(thread__in=Thread.objects.filter(author=author).values("pk"))
+        )
+    )
+    assert of_author("ann", "replay") == of_author("ben", "input") == [run]
+    assert of_author("ben", "replay") == []
 
 
 def test_an_update_writes_given_and_fixed_values_and_counts(run: Run) -> None:
