@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,13 @@ def get(name: str) -> Registered:
         if name not in _built:
             _built[name] = _register(name, _known(name))
         return _built[name]
+
+
+def build_all() -> None:
+    """Build each agent now, so that nobody's first run waits for it. One that is unusable says so when it is got."""
+    for name in names():
+        with suppress(UnknownAgent, UnusableAgent):
+            get(name)
 
 
 def names() -> list[str]:

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection, transaction
 
-from agents import runner, runs, streams, workers
+from agents import registry, runner, runs, streams, workers
 from agents.heartbeat import heartbeat
 from agents.outcome import StreamEvent
 from agents.runs import Lease
@@ -152,6 +152,7 @@ class Poller(threading.Thread):
         self._tidy_at = time.monotonic() + TIDY_SECONDS
 
     def run(self) -> None:
+        registry.build_all()
         self._note(workers.seen)
         while not self._ending.wait(self._pause()):
             self._sweep()
