@@ -36,7 +36,7 @@ from agents.snapshots import Draft, Gone, Known, Laying, StrictSerializer, Unrea
 from agents.store import Basis, Fenced, NewCheckpoint, Writer
 from agents.stored import CheckpointRow, Place, Search, WriteRow
 
-__all__ = ["DjangoSaver", "Fenced", "Gone", "StrictSerializer", "Unreadable"]
+__all__ = ["DjangoSaver", "Fenced", "Gone", "InHand", "StrictSerializer", "Unreadable"]
 
 T = TypeVar("T")
 _PAGE = 20  # checkpoints a query of list(): each may hold a long conversation
@@ -303,6 +303,18 @@ class DjangoSaver(BaseCheckpointSaver[int]):
             if not wanting or not row.parent_id:
                 return
             row = stored.read_checkpoint(head.thread_id, head.ns, row.parent_id)
+
+
+class InHand(DjangoSaver):
+    """The saver for looking once more at a thread's head that was just read: ``saved`` is not read again."""
+
+    def __init__(self, saved: CheckpointTuple) -> None:
+        super().__init__()
+        self._saved = saved
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        is_head = not get_checkpoint_id(config) and _thread_and_ns(config) == _thread_and_ns(self._saved.config)
+        return self._saved if is_head else super().get_tuple(config)
 
 
 list_of = list  # inside the class `list` is the saver's method

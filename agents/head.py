@@ -13,12 +13,14 @@ from typing import Any
 
 from agents.asks import Waiting, asks_of
 from agents.breakpoints import breakpoint_ask, messages_of, open_calls
+from agents.checkpointer import InHand
 from agents.outcome import Ask
 from agents.registry import Registered
 from agents.statements import execute
 
 __all__ = ["Head", "messages_of", "open_calls", "read_head", "stored_by"]
 
+_CHECKPOINTER = "__pregel_checkpointer"  # where a graph looks for its saver first; no public name in 1.2.24
 _STORED = """
 select (select count(*) from agents_checkpoint where thread_id = %s and run_id = %s)
      + (select count(*) from agents_checkpointwrite where thread_id = %s and run_id = %s and channel <> '__interrupt__')
@@ -56,7 +58,7 @@ def read_head(agent: Registered, thread_id: str, run_id: str) -> Head:
     stored = stored_by(thread_id, run_id)
     if saved is None:
         return Head(checkpoint_id="", asks=(), stored=stored, unfinished=False)
-    snapshot = agent.graph.get_state(config)
+    snapshot = agent.graph.get_state({"configurable": {"thread_id": thread_id, _CHECKPOINTER: InHand(saved)}})
     failed = [task for task in snapshot.tasks if task.error]
     poisoned = {task.id for task in failed if _answered(task.id, saved.pending_writes or [])}
     waiting = _waiting(agent, thread_id, snapshot, poisoned)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, TypedDict
+from unittest.mock import MagicMock
 from uuid import UUID
 
 import ormsgpack
@@ -22,8 +23,8 @@ from langgraph.checkpoint.serde import _msgpack
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Interrupt, interrupt
 
-from agents import connections
-from agents.checkpointer import DjangoSaver, StrictSerializer, Unreadable
+from agents import connections, stored
+from agents.checkpointer import DjangoSaver, InHand, StrictSerializer, Unreadable
 from agents.models import Checkpoint, CheckpointWrite
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -299,3 +300,21 @@ def count_connections() -> int:
     with connection.cursor() as cursor:
         cursor.execute("select count(*) from pg_stat_activity where datname = current_database()")
         return int(cursor.fetchone()[0])
+
+
+def test_a_head_in_hand_is_not_read_again_and_the_rest_is_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = DjangoSaver()
+    graph, config = build(saver), at("in hand")
+    graph.invoke({"log": []}, config)
+    saved = saver.get_tuple(config)
+    assert saved is not None
+    expected = graph.get_state(config)
+    read = MagicMock(wraps=stored.read_whole)
+    monkeypatch.setattr(stored, "read_whole", read)
+    in_hand = InHand(saved)
+    assert graph.get_state(at("in hand", __pregel_checkpointer=in_hand)) == expected
+    assert not read.called
+    parent = saved.parent_config
+    assert parent is not None
+    assert in_hand.get_tuple(parent) == saver.get_tuple(parent) != saved
+    assert in_hand.get_tuple(at("another")) is None
