@@ -193,7 +193,12 @@ AGENT_MODEL: str = env.str("AGENT_MODEL", default="scripted")  # "scripted" need
 
 # ---------------------------------------------------------------------------------------------------- people and safety
 
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+SESSION_ENGINE = "reviews.sessions"
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "reviews.sessions.SignedIn",  # in sessions; it checks no passwords
+    "django.contrib.auth.backends.ModelBackend",  # checks them; and in sessions begun before there was the other
+]
 _VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS: list[dict[str, Any]] = [
     {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator"},

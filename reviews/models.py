@@ -74,20 +74,26 @@ def names_for(user: Any, *roles: str) -> list[str]:
     """
     if not user.is_active or not user.is_authenticated:
         return []
-    if user.is_superuser:
-        return [name for (name,) in select("select name from agents_agent")]
     granted = granted_to(user)
+    if user.is_superuser:
+        return granted[""]
     return list(dict.fromkeys(name for role in roles or Role.values for name in granted.get(role, ())))
 
 
 def granted_to(user: Any) -> dict[str, list[str]]:
-    """Return each role of ``user`` with the names of the agents that it reaches. An administrator needs no grant."""
+    """Return each role of ``user`` with the names of the agents that it reaches.
+
+    An administrator needs no grant, and has under "" the names of all agents.
+    """
     kept = _kept.get()
     if kept is not None and user.pk in kept:
         return kept[user.pk]
     found: dict[str, list[str]] = {}
-    for role, name in select(_GRANTED, [user.pk]):
-        found.setdefault(role, []).extend([name] if name is not None else [])
+    if user.is_superuser:
+        found[""] = [name for (name,) in select("select name from agents_agent")]
+    else:
+        for role, name in select(_GRANTED, [user.pk]):
+            found.setdefault(role, []).extend([name] if name is not None else [])
     if kept is not None:
         kept[user.pk] = found
     return found

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
+from django.conf import settings
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore as DjangosStore
+from django.contrib.sessions.models import Session
 from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
@@ -212,3 +217,54 @@ def test_who_has_no_password_sets_one_without(cast: Cast, client: Client) -> Non
     client.force_login(cast.root)
     new = {"new_password1": "another good one", "new_password2": "another good one"}
     assert client.post("/settings/password/", new).status_code == 302
+
+
+# ------------------------------------------------------------------------------------------------- who a session is of
+
+
+def test_a_session_begun_before_an_upgrade_goes_on(cast: Cast, client: Client) -> None:
+    """Sessions hold the name of what reads their person, and a signature with the name of the store."""
+    before = DjangosStore()
+    before["_auth_user_id"] = str(cast.ann.pk)
+    before["_auth_user_backend"] = "django.contrib.auth.backends.ModelBackend"
+    before["_auth_user_hash"] = cast.ann.get_session_auth_hash()
+    before.save()
+    client.cookies[settings.SESSION_COOKIE_NAME] = before.session_key or ""
+    assert client.get("/").status_code == 200
+
+
+def test_a_session_that_has_ended_opens_nothing(cast: Cast, client: Client) -> None:
+    enter(client, "ann")
+    assert client.session["_auth_user_backend"] == "reviews.sessions.SignedIn"
+    assert client.get("/").status_code == 200
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert client.get("/")["Location"].startswith(SIGN_IN)
+
+
+def test_nobody_stays_who_was_made_inactive_or_has_a_new_password(cast: Cast, client: Client) -> None:
+    other = Client()
+    for one in (client, other):
+        enter(one, "ann")
+    cast.ann.set_password("another good one")
+    cast.ann.save()
+    assert client.get("/")["Location"].startswith(SIGN_IN)
+    enter(client, "ann", "another good one")
+    assert client.get("/").status_code == 200
+    User.objects.filter(pk=cast.ann.pk).update(is_active=False)
+    assert client.get("/")["Location"].startswith(SIGN_IN)
+    User.objects.filter(pk=cast.ann.pk).update(is_active=True)
+    assert client.get("/").status_code == 200
+    assert other.get("/").status_code == 302
+
+
+def test_what_is_no_session_opens_nothing(cast: Cast, client: Client) -> None:
+    for key in ("x" * 32, "short", "", "a'b" * 20):
+        client.cookies[settings.SESSION_COOKIE_NAME] = key
+        assert client.get("/").status_code == 302
+
+
+def test_a_wrong_password_is_hashed_once(cast: Cast, client: Client) -> None:
+    """What reads the person of a session asks for no passwords: a wrong one costs as much as before."""
+    with patch.object(ModelBackend, "authenticate", autospec=True, return_value=None) as asked:
+        assert enter(client, "ann", "no").status_code == 422
+    assert asked.call_count == 1

@@ -23,7 +23,7 @@ from agents.models import Agent
 from reviews import drafts, signin
 from reviews.kept import unseal
 
-BACKEND = "django.contrib.auth.backends.ModelBackend"
+BACKEND = "reviews.sessions.SignedIn"  # reads the person of a session from now on
 
 
 @never_cache
