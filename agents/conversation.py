@@ -9,6 +9,7 @@ from django.db.models import Q
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from agents import values
+from agents.compiled import Compiled
 from agents.head import messages_of
 from agents.models import Thread, ToolExecution
 from agents.outcome import MessageView, ToolCallView
@@ -20,9 +21,10 @@ Fates = Mapping[tuple[str, str], bool]  # (message id, call id) -> whether the t
 def conversation(thread_id: str) -> tuple[MessageView, ...]:
     """Return the messages at the head of a thread, oldest first, each call with its result. () for a new thread."""
     try:
-        return conversation_at(thread_id, values.head_of(thread_id))
+        stored = values.read_head(thread_id)
     except values.UnknownCheckpoint:
         return ()
+    return with_results(thread_id, messages_of(stored.values))
 
 
 def conversation_at(thread_id: str, checkpoint_id: str) -> tuple[MessageView, ...]:
@@ -30,22 +32,40 @@ def conversation_at(thread_id: str, checkpoint_id: str) -> tuple[MessageView, ..
     if not checkpoint_id:
         return ()
     stored = values.read(values.Point(thread_id, checkpoint_id))
-    return views(messages_of(stored.values), recorded(thread_id), fates(thread_id))
+    return with_results(thread_id, messages_of(stored.values))
 
 
-def recorded(thread_id: str) -> Results:
+def with_results(thread_id: str, messages: Sequence[Any]) -> tuple[MessageView, ...]:
+    """Return messages of a thread for display, each call with all that the ledger knows of it."""
+    return views(messages, _recorded(thread_id), fates(thread_id))
+
+
+_ENDED = ["finished", "failed"]
+_RECORDED = Compiled(
+    lambda thread: ToolExecution.objects.filter(thread=thread, status__in=_ENDED).values_list(
+        "message_id", "tool_call_id", "summary", "is_error"
+    )
+)
+_THREAD = Compiled(lambda pk: Thread.objects.filter(pk=pk).select_related("ancestor"))
+_FATES = Compiled(
+    lambda threads: (
+        ToolExecution.objects.filter(thread__any_of=threads, status__in=_ENDED)
+        .filter(Q(calls__gt=0) | Q(refused=True))
+        .values_list("message_id", "tool_call_id", "calls")
+    )
+)
+
+
+def _recorded(thread_id: str) -> Results:
     """Return what the ledger knows of calls whose step is still open."""
-    rows = ToolExecution.objects.filter(thread_id=thread_id, status__in=["finished", "failed"])
-    return {(row.message_id, row.tool_call_id): (row.summary, row.is_error) for row in rows}
+    return {(message, call): (summary, is_error) for message, call, summary, is_error in _RECORDED(thread_id)}
 
 
 def fates(thread_id: str) -> Fates:
     """Return which calls ran, as far as the ledger knows, and which their tool refused; in forks also before it."""
-    thread = Thread.objects.select_related("ancestor").get(pk=thread_id)
-    ended = Q(status__in=["finished", "failed"]) & (Q(calls__gt=0) | Q(refused=True))
-    rows = ToolExecution.objects.filter(ended, thread_id__in=thread.lineage())
+    [thread] = _THREAD(thread_id)
     found: dict[tuple[str, str], bool] = {}
-    for message_id, call_id, calls in rows.values_list("message_id", "tool_call_id", "calls"):
+    for message_id, call_id, calls in _FATES(thread.lineage()):
         found[message_id, call_id] = found.get((message_id, call_id), False) or calls > 0
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Max, Q
 from django.db.models.fields.json import KeyTransform
 
+from agents.compiled import Compiled
 from agents.models import Checkpoint, CheckpointWrite
 from agents.pieces import Address, Span, merged
 from agents.statements import execute
@@ -147,8 +148,14 @@ def latest(thread_id: str) -> dict[str, str]:
 
 def head(thread_id: str, ns: str) -> str | None:
     """Return the id of the newest checkpoint of one namespace."""
-    rows = Checkpoint.objects.filter(thread_id=thread_id, ns=ns).order_by("-pk")
-    return rows.values_list("checkpoint_id", flat=True).first()
+    return _HEAD.first(thread_id, ns)
+
+
+_HEAD = Compiled(
+    lambda thread, ns: (
+        Checkpoint.objects.filter(thread=thread, ns=ns).order_by("-pk").values_list("checkpoint_id", flat=True)[:1]
+    )
+)
 
 
 def landed(thread_id: str, run_id: str) -> bool:

@@ -15,6 +15,7 @@ from langgraph.pregel._checkpoint import channels_from_checkpoint
 
 from agents import registry, stored
 from agents.checkpointer import DjangoSaver
+from agents.compiled import Compiled
 from agents.marks import NODES, START, next_of
 from agents.models import Checkpoint, Thread
 from agents.outcome import TAG, NotCanonical, as_plain, canonical_bytes
@@ -83,6 +84,19 @@ def read(point: Point) -> Stored:
     saved = _saver.get_tuple(checked(point).config)
     if saved is None:
         raise UnknownCheckpoint(f"Thread {point.thread_id} has no checkpoint {point.checkpoint_id}.")
+    return _stored(point, saved)
+
+
+def read_head(thread_id: str, namespace: str = "") -> Stored:
+    """Read the newest checkpoint. Raises UnknownCheckpoint for a thread without any."""
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
+    saved = _saver.get_tuple(config) if _is_text(thread_id) and "\0" not in thread_id else None
+    if saved is None:
+        raise UnknownCheckpoint(f"Thread {thread_id} has no checkpoint yet.")
+    return _stored(Point(thread_id, saved.config["configurable"]["checkpoint_id"], namespace), saved)
+
+
+def _stored(point: Point, saved: CheckpointTuple) -> Stored:
     graph = graph_of(point.thread_id, point.namespace)
     values = {name: unwrapped(value) for name, value in saved.checkpoint["channel_values"].items()}
     elsewhere = kept_as_writes(saved, graph)
@@ -106,11 +120,13 @@ def order_of(point: Point) -> int | None:
     return rows[0][0] if rows else None
 
 
+_AGENT = Compiled(lambda thread: Thread.objects.filter(pk=thread).values_list("agent_id", flat=True))
+
+
 def graph_of(thread_id: str, namespace: str = "") -> Any:
     """Return the graph that runs in a namespace of a thread; None where its code is not here, or cannot be reached."""
-    name = Thread.objects.filter(pk=thread_id).values_list("agent_id", flat=True).first()
     try:
-        graph = registry.get(name or "").graph
+        graph = registry.get(_AGENT.first(thread_id) or "").graph
     except (registry.UnknownAgent, registry.UnusableAgent):
         return None
     if not namespace:

@@ -10,6 +10,7 @@ from django.http import QueryDict
 from django.urls import Resolver404, resolve
 from django.utils import timezone
 
+from agents.compiled import Compiled
 from reviews.models import Action, Draft, Interrupt
 
 MOST = 400_000  # characters of one draft; longer values are shown, not put into inputs
@@ -37,8 +38,10 @@ def fields_of(draft: Draft | None) -> QueryDict | None:
 
 def of(user: Any, actions: Iterable[Action]) -> dict[int, Draft]:
     """Return the drafts of ``user``, by the key of their action."""
-    drafts = Draft.objects.filter(user=user, action__in=list(actions)).select_related("action")
-    return {draft.action_id: draft for draft in drafts}
+    return {draft.action_id: draft for draft in _OF(user.pk, [action.pk for action in actions])}
+
+
+_OF = Compiled(lambda user, actions: Draft.objects.filter(user=user, action__any_of=actions))
 
 
 def keep(user: Any, action: Action, fields: QueryDict, *, verdict: str | None = None) -> Draft | None:

@@ -179,6 +179,23 @@ select i.id {_WAITING} and i.held_code = '' and i.id <> %s and not exists (
     select 1 from reviews_look k where k.interrupt_id = i.id and k.user_id <> %s and k.until > $now
 ) order by i.created_at, i.id limit 1
 """  # noqa: S608  # parts of our own
+_PLACE = f"""
+with own as (select created_at, id from reviews_interrupt where id = %s),
+waiting as materialized (
+    select i.id, i.created_at, i.checkpoint_id <> '' and i.thread_id = %s and i.checkpoint_id = %s beside {_WAITING}
+),
+before as (
+    select w.id, w.created_at from waiting w, own o where not w.beside and (w.created_at, w.id) < (o.created_at, o.id)
+)
+select (select count(*) from before), (select count(*) from waiting),
+    (select id from before order by created_at desc, id desc limit 1),
+    (
+        select w.id from waiting w, own o where not w.beside and (w.created_at, w.id) > (o.created_at, o.id)
+        and not exists (
+            select 1 from reviews_look k where k.interrupt_id = w.id and k.user_id <> %s and k.until > $now
+        ) order by w.created_at, w.id limit 1
+    )
+"""  # noqa: S608  # parts of our own
 _BESIDE = """
 select 1 from reviews_interrupt where thread_id = %s and checkpoint_id = %s and status = 'open' and id <> %s limit 1
 """
@@ -278,6 +295,15 @@ class Place:
 
 def place_of(user: Any, interrupt: Interrupt, filters: Filters) -> Place:
     """Return the place of ``interrupt`` among the open rows of the filter; of another its place by age."""
+    if filters.are_none:
+        own = [interrupt.pk, interrupt.thread_id, interrupt.checkpoint_id]
+        sql = _PLACE.replace("$now", NOW[connection.vendor])
+        [(before, total, previous, following)] = select(sql, [*own, names_for(user), user.pk])
+        return Place(before + 1, total, previous, following)
+    return _narrow_place(user, interrupt, filters)
+
+
+def _narrow_place(user: Any, interrupt: Interrupt, filters: Filters) -> Place:
     rows = found(user, filters)
     # Compared in the database: SQLite writes its own times otherwise than the parameters that it is given.
     own = Subquery(Interrupt.objects.filter(pk=interrupt.pk).values("created_at")[:1])

@@ -7,56 +7,83 @@ sight renews its own. Only who may decide leaves one: that a reader looks is no 
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db import connection
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
+from agents.compiled import Compiled, CompiledDelete
+from agents.statements import select
 from reviews import live
-from reviews.models import Interrupt, Look
+from reviews.models import Interrupt, Look, Role, names_for
 from reviews.people import name_of
 
 SECONDS = 120
 
 
+_OWN: Compiled[Any] = Compiled(
+    lambda user: (
+        Look.objects.filter(user=user)
+        .annotate(lives=Q(until__gt=Now()))
+        .values_list("interrupt", "interrupt__agent", "lives")
+    )
+)
+_LEAVE = CompiledDelete(lambda user, interrupts: Look.objects.filter(user=user, interrupt__any_of=interrupts))
+_OTHERS = Compiled(
+    lambda user, agents, interrupts: (
+        Look.objects.filter(interrupt__agent__any_of=agents, until__gt=Now(), interrupt__any_of=interrupts)
+        .exclude(user=user)
+        .select_related("user")
+        .order_by("until", "pk")
+    )
+)
+# By hand, because the ORM cannot say it: what waits for a decision is looked up by the statement that marks it.
+_MARK = """
+insert into reviews_look (interrupt_id, user_id, until)
+select id, %s, $until from reviews_interrupt where id = any(%s) and status = 'open' and agent_id = any(%s) order by id
+on conflict (interrupt_id, user_id) do update set until = excluded.until
+returning interrupt_id
+"""
+_UNTIL = {
+    "postgresql": f"statement_timestamp() + interval '{SECONDS} seconds'",
+    "sqlite": f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', '+{SECONDS} seconds')",
+}
+
+
 def arrive(user: Any, interrupts: Collection[Interrupt]) -> None:
     """Mark that ``user`` opened these questions, of one pause, and no longer looks at others."""
-    left = Look.objects.filter(user=user).exclude(interrupt__in=interrupts).select_related("interrupt")
-    with transaction.atomic():
-        for look in left.defer("interrupt__value"):
-            look.delete()
-            _tell(look.interrupt)
-        stay(user, interrupts)
+    own, here = _OWN(user.pk), {row.pk for row in interrupts}
+    if left := {pk: agent for pk, agent, _ in own if pk not in here}:
+        _LEAVE(user.pk, list(left))
+        for pk, agent in left.items():
+            _tell(pk, agent)
+    _mark(user, interrupts, seen={pk for pk, _, lives in own if lives})
 
 
 def stay(user: Any, interrupts: Collection[Interrupt]) -> None:
     """Mark that ``user`` still looks at those of ``interrupts`` that wait for a decision of theirs."""
-    waiting = Interrupt.objects.decidable_by(user).open().filter(pk__in=[row.pk for row in interrupts])
-    with transaction.atomic():
-        seen = set(Look.objects.visible_to(user).filter(user=user).values_list("interrupt_id", flat=True))
-        rows = list(waiting.only("pk", "agent"))
-        marks = [Look(interrupt=row, user=user, until=Now() + timedelta(seconds=SECONDS)) for row in rows]
-        Look.objects.bulk_create(
-            marks, update_conflicts=True, unique_fields=["interrupt", "user"], update_fields=["until"]
-        )
-        for row in rows:
-            if row.pk not in seen:
-                _tell(row)
+    _mark(user, interrupts, seen={pk for pk, _, lives in _OWN(user.pk) if lives})
 
 
-def _tell(row: Interrupt) -> None:
-    live.publish_on_commit(f"look-{row.pk}", agent=row.agent_id)
+def _mark(user: Any, interrupts: Collection[Interrupt], *, seen: Collection[int]) -> None:
+    agents = {row.pk: row.agent_id for row in interrupts}
+    marked = select(
+        _MARK.replace("$until", _UNTIL[connection.vendor]), [user.pk, list(agents), names_for(user, Role.REVIEWER)]
+    )
+    for (pk,) in marked:
+        if pk not in seen:
+            _tell(pk, agents[pk])
+
+
+def _tell(pk: int, agent: str) -> None:
+    live.publish_on_commit(f"look-{pk}", agent=agent)
 
 
 def of_others(user: Any, interrupts: Collection[Interrupt]) -> dict[int, list[Look]]:
     """Return who else looks at what: key of the interrupt -> marks, the one that ends first in front."""
-    if not interrupts:
-        return {}
-    marks = Look.objects.visible_to(user).filter(interrupt__in=[row.pk for row in interrupts]).exclude(user=user)
     found: dict[int, list[Look]] = {}
-    for look in marks.select_related("user").order_by("until", "pk"):
+    for look in _OTHERS(user.pk, names_for(user), [row.pk for row in interrupts]) if interrupts else ():
         found.setdefault(look.interrupt_id, []).append(look)
     return found
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import IntegerField
+from django.db.models import IntegerField, QuerySet
 from django.db.models.functions import Length
 from django.http import QueryDict
 
+from agents.compiled import Compiled
 from agents.outcome import digest
 from reviews import drafts
 from reviews.dialects import Problem, Verdict
@@ -18,6 +19,8 @@ from reviews.models import Action, Draft, Interrupt, Role, names_for
 from reviews.reveal import TextWarning, warnings_for
 from reviews.sheets import NotRecorded, Sheet
 from reviews.talk import VERDICT_WORDS
+
+HIGHEST_KEY = 2**63  # no row has one that is as high, and no database compares with more
 
 
 @dataclass
@@ -153,14 +156,38 @@ class Question:
             self.current = wrong[0]
 
 
+def _shown() -> QuerySet[Interrupt]:
+    return Interrupt.objects.select_related("agent", "thread", "decided_by").defer("value").order_by("pk")
+
+
+_FOUND = Compiled(lambda pk, agents: _shown().filter(pk=pk, agent__any_of=agents))
+_PAUSE = Compiled(
+    lambda thread, checkpoint, agents: _shown().filter(
+        thread=thread, checkpoint_id=checkpoint, agent__any_of=agents, superseded_by__isnull=True
+    )
+)
+_ACTIONS = Compiled(
+    lambda interrupt: (
+        Action.objects.filter(interrupt=interrupt)
+        .select_related("decision", "decision__user")
+        .annotate(size=Length("args", output_field=IntegerField()))
+    )
+)
+
+
+def find(user: Any, pk: int) -> Interrupt | None:
+    """Return a question that ``user`` may see, without what the agent sent as a whole."""
+    found = _FOUND.first(pk, names_for(user)) if pk < HIGHEST_KEY else None
+    if found is not None:
+        found.thread.agent = found.agent  # whose question it is
+    return found
+
+
 def pause(user: Any, interrupt: Interrupt) -> list[Interrupt]:
     """Return what is asked at the same checkpoint, as filed; an older version is left to its own page."""
     if not interrupt.checkpoint_id:
         return [interrupt]
-    rows = Interrupt.objects.visible_to(user).filter(
-        thread=interrupt.thread_id, checkpoint_id=interrupt.checkpoint_id, superseded_by__isnull=True
-    )
-    found = list(rows.select_related("agent", "thread", "decided_by").defer("value").order_by("pk"))
+    found = _PAUSE(interrupt.thread_id, interrupt.checkpoint_id, names_for(user))
     return found if interrupt in found else [interrupt]
 
 
@@ -186,8 +213,7 @@ def read(
 
 
 def _actions(interrupt: Interrupt) -> list[Action]:
-    rows = interrupt.actions.select_related("decision", "decision__user")
-    actions: list[Action] = list(rows.annotate(size=Length("args", output_field=IntegerField())))
+    actions = list[Action](_ACTIONS(interrupt.pk))
     for action in actions:
         action.interrupt = interrupt
     return actions

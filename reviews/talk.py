@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from django.db.models import Q
 
+from agents.compiled import Compiled
 from agents.models import Run, Thread
 from agents.outcome import MessageView, ToolCallView
 from reviews import diffs
@@ -187,21 +188,32 @@ def _voice(message: MessageView, authors: dict[str, str]) -> tuple[Voice, str]:
 def _authors(thread: Thread, messages: Sequence[MessageView]) -> dict[str, str]:
     """Map message id to who sent it from this desk: the id of such a message is that of its run."""
     own = {message.id for message in messages if message.role == "human"}
-    told = Run.objects.filter(thread__in=thread.lineage(), kind__in=[Run.Kind.INPUT, Run.Kind.REPLAY])
-    runs = told.exclude(author="").values_list("pk", "author")
-    return {str(pk): author for pk, author in runs if str(pk) in own}
+    return {str(pk): author for pk, author in _TOLD(thread.lineage()) if str(pk) in own}
 
 
-def _asked_calls(thread: Thread) -> dict[tuple[str, str], Action]:
-    """Map (message id, call id) to the newest action that asks about it; what was decided before a fork, too."""
-    lineage = thread.lineage()
-    actions: Iterable[Any] = (
-        Action.objects.filter(interrupt__thread__in=lineage)
+_TOLD = Compiled(
+    lambda threads: (
+        Run.objects.filter(thread__any_of=threads, kind__in=[Run.Kind.INPUT, Run.Kind.REPLAY])
+        .exclude(author="")
+        .values_list("pk", "author")
+    )
+)
+# What asks about calls: of the thread all, of those it was forked from what was decided.
+_ASKED = Compiled(
+    lambda thread, lineage: (
+        Action.objects.filter(interrupt__thread__any_of=lineage)
         .filter(Q(interrupt__thread=thread) | Q(decision__isnull=False))
         .exclude(tool_call_id="")
         .select_related("interrupt", "decision", "decision__user")
         .defer(*HEAVY, *(f"interrupt__{name}" for name in ("value", "siblings", "response_schema")))
         .order_by("pk")
     )
+)
+
+
+def _asked_calls(thread: Thread) -> dict[tuple[str, str], Action]:
+    """Map (message id, call id) to the newest action that asks about it; what was decided before a fork, too."""
+    lineage = thread.lineage()
+    actions = _ASKED(thread.pk, lineage)
     nearest_last = sorted(actions, key=lambda action: -lineage.index(action.interrupt.thread_id))
     return {(action.message_id, action.tool_call_id): action for action in nearest_last}

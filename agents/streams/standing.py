@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from agents import registry, values
-from agents.conversation import fates, recorded, views
+from agents.compiled import Compiled
+from agents.conversation import fates, views, with_results
 from agents.head import messages_of
 from agents.models import Thread
 from agents.outcome import MessageView
@@ -35,7 +36,7 @@ def standing(thread_id: str) -> tuple[int, tuple[MessageView, ...]]:
             point = values.Point(thread_id, checkpoint_id or values.head_of(thread_id))
             stored = values.read(point)
         except values.UnknownCheckpoint:  # it was rolled back, or its worker died before it was stored
-            stored = values.read(values.Point(thread_id, values.head_of(thread_id)))
+            stored = values.read_head(thread_id)
     except values.UnknownCheckpoint:
         return seq, ()
     return seq, _shown(thread_id, messages_of(stored.values))
@@ -44,15 +45,18 @@ def standing(thread_id: str) -> tuple[int, tuple[MessageView, ...]]:
 def conversation(thread_id: str) -> tuple[MessageView, ...]:
     """Return the conversation at the head of a thread as its streams may show it. () for a new thread."""
     try:
-        return _shown(thread_id, messages_of(values.read(values.Point(thread_id, values.head_of(thread_id))).values))
+        return _shown(thread_id, messages_of(values.read_head(thread_id).values))
     except values.UnknownCheckpoint:
         return ()
 
 
+_REDACTS = Compiled(lambda thread: Thread.objects.filter(pk=thread).values_list("agent_id", "agent__redacts"))
+
+
 def _shown(thread_id: str, messages: Sequence[Any]) -> tuple[MessageView, ...]:
-    name, redacts = Thread.objects.values_list("agent_id", "agent__redacts").get(pk=thread_id)
+    [(name, redacts)] = _REDACTS(thread_id)
     if redacts == "no":
-        return views(messages, recorded(thread_id), fates(thread_id))
+        return with_results(thread_id, messages)
     try:
         agent = registry.get(name)
     except (registry.UnknownAgent, registry.UnusableAgent):

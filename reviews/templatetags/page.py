@@ -57,7 +57,7 @@ def bar(context: dict[str, Any]) -> Bar | None:
     theme, letters = preferred[0] if preferred else ("", True)
     roles = roles_of(user)
     return Bar(
-        open_count=inbox.open_count(user),
+        open_count=inbox.open_count(user) if (counted := context.get("open_total")) is None else counted,
         role=roles[0] if roles else "no role yet",
         theme=theme,
         letters=bool(letters),

@@ -277,6 +277,9 @@ def test_rights_are_asked_once_for_an_answer_and_anew_for_the_next(
         assert names_for(cast.olga, Role.OPERATOR) == ["support"]
         forget_rights()
         assert names_for(cast.ann) == []
+    with rights_kept(), django_assert_num_queries(1):
+        for _ in range(3):
+            assert set(names_for(cast.root)) == {"support", "billing"}
     with rights_kept():
         Grant.objects.create(group=cast.ann.groups.get(), role=Role.AUDITOR)
         assert set(names_for(cast.ann, Role.AUDITOR)) == {"support", "billing"}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from django.db.models.sql.compiler import SQLCompiler
 from django.test import Client
 from django.urls import reverse
 
@@ -383,3 +385,21 @@ def test_a_form_sent_beside_its_page_is_told_where_to_go_and_what_to_say(ann: Cl
     assert (answer.status_code, answer.headers["Go-To"]) == (200, reverse("reviews:inbox"))
     assert "Recorded: approved" in answer.text
     assert "Recorded: approved" not in ann.get(answer.headers["Go-To"]).text
+
+
+# ---------------------------------------------------------------------------------------------------------------- costs
+
+
+def test_a_key_that_no_row_can_have_is_none(cast: Cast, ann: Client, payment: Interrupt) -> None:
+    for pk in (payment.pk + 100, 2**63 - 1, 2**63, 10**40):
+        for name in ("interrupt", "looking", "changed", "download"):
+            assert ann.get(reverse(f"reviews:{name}", args=[pk])).status_code == 404
+
+
+def test_a_question_costs_few_queries_and_the_orm_writes_none(
+    cast: Cast, ann: Client, payment: Interrupt, django_assert_max_num_queries: Any
+) -> None:
+    look(ann, path_of(payment))
+    other = file_outcome(new_thread("Another"), ask_calls(("pay", {"amount": 7})))[0]
+    with patch.object(SQLCompiler, "as_sql", side_effect=AssertionError), django_assert_max_num_queries(22):
+        look(ann, path_of(other))

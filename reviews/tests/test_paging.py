@@ -9,11 +9,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from agents.models import Run
-from reviews import inbox
+from reviews import inbox, looks
 from reviews.inbox import Filters
 from reviews.models import Interrupt
 from reviews.paging import by_time
-from reviews.tests.cast import Cast, ask, file_outcome, new_thread
+from reviews.tests.cast import ALL, APPROVE, Cast, ask, ask_calls, decide, file_outcome, hitl, new_thread
 
 pytestmark = pytest.mark.django_db
 
@@ -66,3 +66,24 @@ def test_questions_of_one_moment_have_each_its_place(cast: Cast) -> None:
         (2, keys[0], keys[2]),
         (3, keys[1], None),
     ]
+
+
+def test_a_place_is_the_same_by_hand_and_in_a_filter_that_hides_nothing(cast: Cast) -> None:
+    """A pause of two questions, one that somebody else looks at, one of another agent, one that is decided."""
+    rows = [row for _ in range(3) for row in file_outcome(new_thread(), ask_calls(("pay", {"amount": 5})))]
+    value = hitl(("pay", {"amount": 5}), allowed=ALL)
+    rows += file_outcome(new_thread(), *(ask(value, interrupt_id=letter * 32) for letter in "ab"))
+    rows += file_outcome(new_thread(), ask_calls(("pay", {"amount": 5})))
+    looks.arrive(cast.ben, [rows[2]])
+    decide(cast.ann, rows[1], APPROVE)
+    hidden = file_outcome(new_thread("Invoice", agent="billing"), ask_calls(("pay", {"amount": 5})))
+    seen = []
+    for row in (Interrupt.objects.get(pk=one.pk) for one in [*rows, *hidden]):
+        plain, narrow = (inbox.place_of(cast.ann, row, one) for one in (Filters(), Filters(agent="support")))
+        assert plain == narrow
+        seen.append(plain)
+    assert {(one.number, one.total) for one in seen} == {(1, 4), (2, 4), (3, 4), (4, 4), (5, 4)}
+    paused, last = rows[3], rows[5]
+    assert (seen[0].previous, seen[0].next) == (None, paused.pk)  # past the one that ben looks at
+    assert (seen[4].previous, seen[4].next) == (rows[2].pk, last.pk)  # past the other of its pause
+    assert (seen[5].previous, seen[5].next) == (paused.pk, None)

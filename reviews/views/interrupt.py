@@ -64,8 +64,10 @@ def draft(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _find(request: HttpRequest, pk: int) -> Interrupt:
-    rows = Interrupt.objects.visible_to(request.user).select_related("agent", "thread", "decided_by").defer("value")
-    return get_object_or_404(rows, pk=pk)
+    found = questions.find(request.user, pk)
+    if found is None:
+        raise Http404
+    return found
 
 
 def _posted(request: HttpRequest, found: Interrupt) -> Question:
@@ -305,13 +307,15 @@ def _page(
     question.full = request.GET.get("full", "")
     conversation = history.conversation(found.thread_id)
     filters = _filters(request)
+    place = inbox.place_of(request.user, found, filters)
     context = {
         "section": "inbox",
         "question": question,
         "questions": beside,
         "interrupt": found,
         "talk": talk.read(found.thread, conversation),
-        "place": inbox.place_of(request.user, found, filters),
+        "place": place,
+        "open_total": place.total if filters.are_none else None,
         "filters": filters,
         "refused": status == 422,
         **_looked_at(request, found, pause),
