@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agents.branches import Branches, Fork, forks_from
+from agents.compiled import Compiled
 from agents.marks import NODES
 from agents.models import Checkpoint
 from agents.statements import moment, parsed, select
@@ -30,6 +31,7 @@ _NESTED = """
 select outer_id, ns, count(id), min(id), max(id) from agents_checkpoint
 where thread_id = %s and not outer_id = '' and outer_id = any(%s) group by outer_id, ns order by min(id)
 """  # not "", said as the partial index says it: SQLite takes it for nothing else
+_IDS = Compiled(lambda keys: Checkpoint.objects.filter(pk__any_of=keys).values_list("pk", "checkpoint_id"))
 _CONTROL = ("__interrupt__", "__resume__", "__error__", "__error_source_node__")
 
 
@@ -162,7 +164,7 @@ class _Reading:
     def _nested(self) -> Mapping[str, list[Nested]]:
         namespaces = select(_NESTED, [self.thread_id, self.ids])
         edges = {one for *_, first, last in namespaces for one in (first, last)}
-        ids = dict(Checkpoint.objects.filter(pk__in=edges).values_list("pk", "checkpoint_id")) if edges else {}
+        ids = dict(_IDS(list(edges))) if edges else {}
         found: dict[str, list[Nested]] = defaultdict(list)
         prefix = f"{self.namespace}{NODES}" if self.namespace else ""
         for outer_id, namespace, count, first, last in namespaces:

@@ -16,7 +16,7 @@ from agents.outcome import MessageView
 from reviews import comparing, talk
 from reviews.models import Interrupt
 from reviews.talk import Said
-from reviews.timeline import Mark, mark_of, questions_of
+from reviews.timeline import Mark, mark_of, newest_versions, with_decisions
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def _side(point: Point, said: Sequence[MessageView], ancestor: Point | None) -> 
     thread = Thread.objects.select_related("agent").get(pk=point.thread_id)
     step = history.step_at(point)
     ways = list(_ways(point, ancestor))
+    asked = with_decisions(list(newest_versions().filter(_within(ways))))
     return Side(
         point=point,
         thread=thread,
@@ -70,7 +71,7 @@ def _side(point: Point, said: Sequence[MessageView], ancestor: Point | None) -> 
         is_head=step.is_head,
         talk=talk.read(thread, said),
         calls=tuple(_calls(ways)),
-        questions=tuple((row, mark_of(row)) for row in questions_of(_within(ways))),
+        questions=tuple((row, mark_of(row)) for row in asked),
     )
 
 

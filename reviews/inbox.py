@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -10,13 +10,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db import connection
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
+from agents.compiled import Compiled, attach
 from agents.statements import NOW, select
 from reviews import looks
 from reviews.models import Action, Decision, Interrupt, Role, agents_for, names_for
-from reviews.paging import Page, by_time
+from reviews.paging import Page, by_time, cut, first_page
 
 AGES = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
 STATUSES = ("open", "decided", "all")
@@ -122,15 +123,23 @@ def leaders(rows: QuerySet[Interrupt]) -> QuerySet[Interrupt]:
 
 def page(user: Any, filters: Filters, after: str) -> Page[Interrupt]:
     """Return one page of rows: open ones oldest first, others newest first, each with how much it stands for."""
-    rows = light(found(user, filters))
-    field = "created_at" if filters.status == "open" else _NEWEST[filters.status]
-    page = by_time(rows, field=field, after=after, newest_first=filters.status != "open")
+    if filters.are_none and not after:
+        page = cut(_OLDEST(names_for(user)))
+    else:
+        rows = light(found(user, filters))
+        field = "created_at" if filters.status == "open" else _NEWEST[filters.status]
+        page = by_time(rows, field=field, after=after, newest_first=filters.status != "open")
     complete(user, page.rows)
     return page
 
 
 def complete(user: Any, rows: list[Interrupt]) -> None:
     """Set on rows of the list what their templates show beside their own columns."""
+    actions: dict[int, list[Action]] = defaultdict(list)
+    for action in _ACTIONS([row.pk for row in rows]):
+        actions[action.interrupt_id].append(action)
+    for row in rows:
+        attach(row, "actions", actions[row.pk])
     count_actions(rows)
     looked_at = looks.of_others(user, rows)
     for row in rows:
@@ -139,12 +148,59 @@ def complete(user: Any, rows: list[Interrupt]) -> None:
 
 def light(rows: QuerySet[Interrupt]) -> QuerySet[Interrupt]:
     """Fetch what a row of the list shows and nothing else: values and arguments may be megabytes."""
-    actions = Action.objects.select_related("decision").only("interrupt", "position", "flags", "decision__verdict")
-    rows = rows.select_related("agent", "thread", "decided_by").defer("value", "siblings", "response_schema")
-    return rows.prefetch_related(Prefetch("actions", actions))
+    return rows.select_related("agent", "thread", "decided_by").defer("value", "siblings", "response_schema")
+
+
+def _waiting(agents: Any) -> QuerySet[Interrupt]:
+    """Return what ``found`` finds without a filter, for a query that is written once."""
+    return leaders(Interrupt.objects.open().filter(agent__any_of=agents))
 
 
 _NEWEST = {"decided": "decided_at", "all": "created_at"}
+_OLDEST = Compiled(lambda agents: first_page(light(_waiting(agents)), field="created_at"))
+_ACTIONS = Compiled(
+    lambda interrupts: (
+        Action.objects.filter(interrupt__any_of=interrupts)
+        .select_related("decision")
+        .only("interrupt", "position", "flags", "decision__verdict")
+    )
+)
+_PAUSES: Compiled[Any] = Compiled(
+    lambda threads: (
+        Interrupt.objects.open()
+        .filter(thread__any_of=threads)
+        .values_list("thread", "checkpoint_id")
+        .annotate(Count("pk", distinct=True), Count("actions"))
+    )
+)
+_BY_AGENT: Compiled[Any] = Compiled(
+    lambda agents: (
+        _waiting(agents)
+        .values_list("agent", "agent__title")
+        .annotate(count=Count("pk"))
+        .order_by("-count", "agent__title")
+    )
+)
+_BY_TOOLS: Compiled[Any] = Compiled(
+    lambda agents: (
+        Interrupt.objects.open()
+        .filter(agent__any_of=agents)
+        .values_list("tools")
+        .annotate(count=Count("pk"))
+        .order_by()
+    )
+)
+_DECIDED_SINCE: Compiled[Any] = Compiled(
+    lambda user, since: (
+        Decision.objects.filter(user=user, created_at__gte=since)
+        .values("user")
+        .annotate(count=Count("pk"))
+        .values_list("count", flat=True)
+    )
+)
+_LATEST = Compiled(
+    lambda agents: Interrupt.objects.filter(agent__any_of=agents).order_by("-pk").values_list("pk", flat=True)[:1]
+)
 
 
 def count_actions(rows: list[Interrupt]) -> None:
@@ -152,8 +208,7 @@ def count_actions(rows: list[Interrupt]) -> None:
 
     ``is_alarming`` says that one of the row's own values has hidden characters.
     """
-    pauses = Interrupt.objects.open().filter(thread__in={row.thread_id for row in rows})
-    counted = pauses.values_list("thread", "checkpoint_id").annotate(Count("pk", distinct=True), Count("actions"))
+    counted = _PAUSES(list({row.thread_id for row in rows}))
     totals = {(thread, checkpoint): counts for thread, checkpoint, *counts in counted}
     for row in rows:
         actions = row.actions.all()
@@ -174,6 +229,7 @@ from reviews_interrupt i where i.status = 'open' and i.agent_id = any(%s) and (
 )
 """
 _OPEN = f"select count(*) {_WAITING}"
+_AGED = f"select {', '.join(['count(*) filter (where i.created_at <= %s)'] * len(AGES))} {_WAITING}"
 _NEXT = f"""
 select i.id {_WAITING} and i.held_code = '' and i.id <> %s and not exists (
     select 1 from reviews_look k where k.interrupt_id = i.id and k.user_id <> %s and k.until > $now
@@ -217,12 +273,13 @@ def new_count(user: Any, filters: Filters, seen: str) -> int:
 
 def newest(user: Any) -> int:
     """Return the highest key that ``user`` may see, so that a page can ask later what came after it."""
-    return Interrupt.objects.visible_to(user).order_by("-pk").values_list("pk", flat=True).first() or 0
+    return _LATEST.first(names_for(user)) or 0
 
 
 def agent_facets(user: Any, filters: Filters) -> list[Facet]:
-    rows = found(user, replace(filters, agent=""))
-    counted = rows.values_list("agent", "agent__title").annotate(count=Count("pk")).order_by("-count", "agent__title")
+    wider = replace(filters, agent="")
+    rows = found(user, wider).values_list("agent", "agent__title").annotate(count=Count("pk"))
+    counted = _BY_AGENT(names_for(user)) if wider.are_none else rows.order_by("-count", "agent__title")
     shown = [one for place, one in enumerate(counted) if place < FACETS_SHOWN or one[0] == filters.agent]
     if filters.agent and all(one[0] != filters.agent for one in shown):
         named = agents_for(user).filter(pk=filters.agent).values_list("title", flat=True).first()
@@ -232,8 +289,9 @@ def agent_facets(user: Any, filters: Filters) -> list[Facet]:
 
 def tool_facets(user: Any, filters: Filters) -> list[Facet]:
     counted: Counter[str] = Counter()
-    rows = matching(user, replace(filters, tool="")).values_list("tools").annotate(Count("pk")).order_by()
-    for tools, count in rows:
+    wider = replace(filters, tool="")
+    rows = matching(user, wider).values_list("tools").annotate(count=Count("pk")).order_by()
+    for tools, count in _BY_TOOLS(names_for(user)) if wider.are_none else rows:
         counted.update(dict.fromkeys(set(tools.split()), count))
     shown = sorted({*counted.most_common(FACETS_SHOWN), (filters.tool, counted[filters.tool])} - {("", 0)})
     return [_facet(filters, "tool", (tool, tool, count)) for tool, count in shown]
@@ -241,8 +299,13 @@ def tool_facets(user: Any, filters: Filters) -> list[Facet]:
 
 def age_facets(user: Any, filters: Filters) -> list[Facet]:
     words = {"hour": "Over an hour", "day": "Over a day"}
-    rows = found(user, replace(filters, age=""))
-    counts = {name: rows.filter(created_at__lte=timezone.now() - delta).count() for name, delta in AGES.items()}
+    wider = replace(filters, age="")
+    if wider.are_none:
+        ends = [connection.ops.adapt_datetimefield_value(timezone.now() - delta) for delta in AGES.values()]
+        counts = dict(zip(AGES, select(_AGED, [*ends, names_for(user)])[0], strict=True))
+    else:
+        rows = found(user, wider)
+        counts = {name: rows.filter(created_at__lte=timezone.now() - delta).count() for name, delta in AGES.items()}
     return [_facet(filters, "age", (name, words[name], count)) for name, count in counts.items()]
 
 
@@ -277,7 +340,7 @@ def next_open(user: Any, filters: Filters, *, besides: int) -> int | None:
 
 def decided_today(user: Any) -> int:
     midnight = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    return Decision.objects.filter(user=user, created_at__gte=midnight).count()
+    return _DECIDED_SINCE.first(user.pk, midnight) or 0
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Subquery
 
+from agents.compiled import Compiled
 from agents.models import Checkpoint, Thread
-from agents.statements import select
 from reviews import live
 from reviews.models import Label, Role, names_for
 
@@ -27,17 +27,19 @@ def may_label(user: Any, thread: Thread) -> bool:
     return thread.agent_id in names_for(user, Role.REVIEWER, Role.OPERATOR)
 
 
-def are_any(thread: Thread) -> bool:
-    """Say whether a thread has labels. Most have none, and a question for them takes long to write."""
-    return bool(select("select 1 from reviews_label where thread_id = %s limit 1", [thread.pk]))
+_POINTS = Checkpoint.objects.filter(thread=OuterRef("thread"), ns="", checkpoint_id=OuterRef("checkpoint_id"))
+_OF = Compiled(
+    lambda thread: (
+        Label.objects.filter(thread=thread)
+        .select_related("author")
+        .order_by(Subquery(_POINTS.values("pk")).desc(nulls_last=True), "pk")
+    )
+)
 
 
-def of(thread: Thread) -> Any:
-    """Return a thread's labels, those of its newest checkpoints first."""
-    if not are_any(thread):
-        return Label.objects.none()
-    points = Checkpoint.objects.filter(thread=thread, ns="", checkpoint_id=OuterRef("checkpoint_id"))
-    return Label.objects.filter(thread=thread).order_by(Subquery(points.values("pk")).desc(nulls_last=True), "pk")
+def of(thread: Thread) -> list[Label]:
+    """Return a thread's labels with their authors, those of its newest checkpoints first."""
+    return _OF(thread.pk)
 
 
 def add(user: Any, thread: Thread, checkpoint_id: str, *, name: str, note: str) -> Label:

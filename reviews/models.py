@@ -15,6 +15,7 @@ from django.contrib.auth.models import Group
 from django.db import models
 from django.db.models.functions import Now
 
+from agents.compiled import Compiled
 from agents.fields import CanonicalField
 from agents.models import Agent, Run, Thread
 from agents.statements import select
@@ -106,6 +107,16 @@ def agents_for(user: Any, *roles: str) -> models.QuerySet[Agent]:
 
 def threads_for(user: Any, *roles: str) -> models.QuerySet[Thread]:
     return Thread.objects.filter(agent__in=names_for(user, *roles))
+
+
+_THREAD = Compiled(
+    lambda pk, agents: Thread.objects.filter(pk=pk, agent__any_of=agents).select_related("agent", "ancestor")
+)
+
+
+def thread_for(user: Any, pk: str) -> Thread | None:
+    """Return one of ``threads_for``, with its agent and the thread that it was forked from."""
+    return _THREAD.first(pk, names_for(user))
 
 
 class InterruptQuerySet(models.QuerySet["Interrupt"]):

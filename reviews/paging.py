@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from django.core.exceptions import ValidationError
 from django.db import connection, models
@@ -30,14 +30,26 @@ def by_time(rows: models.QuerySet[Row], *, field: str, after: str, newest_first:
 
     A cursor that cannot be read counts as none: a link somebody cut short leads to the first page.
     """
-    sign, side = ("-", "lt") if newest_first else ("", "gt")
-    timed: Any = rows.annotate(written=as_written(field))
     place = _read_cursor(after, rows.model._meta.pk)
     if place is not None:
-        moment, key = place
-        timed = timed.filter(Q(**{f"written__{side}": moment}) | Q(**{"written": moment, f"pk__{side}": key}))
-    found = list(timed.order_by(f"{sign}{field}", f"{sign}pk")[: size + 1])
-    return _page(found, size=size, cursor=lambda row: f"{row.written}~{row.pk}")
+        side, (moment, key) = "lt" if newest_first else "gt", place
+        timed: Any = rows.alias(written=as_written(field))
+        rows = timed.filter(Q(**{f"written__{side}": moment}) | Q(**{"written": moment, f"pk__{side}": key}))
+    return cut(list(first_page(rows, field=field, newest_first=newest_first, size=size)), size=size)
+
+
+def first_page(
+    rows: models.QuerySet[Row], *, field: str, newest_first: bool = False, size: int = PAGE
+) -> models.QuerySet[Row]:
+    """Return the first rows in the order of ``field`` and primary key, and the one after them, for ``cut``."""
+    sign = "-" if newest_first else ""
+    timed: Any = rows.annotate(written=as_written(field))
+    return cast("models.QuerySet[Row]", timed.order_by(f"{sign}{field}", f"{sign}pk")[: size + 1])
+
+
+def cut(found: list[Row], *, size: int = PAGE) -> Page[Row]:
+    """Make a page of ``first_page``."""
+    return _page(found, size=size, cursor=lambda row: f"{row.written}~{row.pk}")  # type: ignore[attr-defined]
 
 
 def as_written(field: str) -> Any:

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import QuerySet
 
 from agents import history
+from agents.compiled import Compiled, attach
 from agents.history import Fork, Nested, Page, Point, Step, Tree
 from agents.models import Checkpoint, Run, Thread
 from agents.statements import select
-from reviews import labels
 from reviews.models import Decision, Interrupt, Label
 from reviews.people import name_of
 from reviews.talk import ICONS, VERDICT_WORDS
@@ -180,6 +180,16 @@ where thread_id = %s and namespace = %s and checkpoint_id = any(%s) and calls > 
 """
 
 
+# What folds out under the rows.
+_INNER: Compiled[Any] = Compiled(
+    lambda thread, outer, namespaces: (
+        Checkpoint.objects.filter(thread=thread, outer_id__any_of=outer, ns__any_of=namespaces)
+        .order_by("-pk")
+        .values_list("ns", "checkpoint_id", "metadata", "next_nodes", "messages", "created_at")[:MOST_INNER]
+    )
+)
+
+
 class _Reading:
     """What a fixed number of queries tells about the steps of a page."""
 
@@ -240,20 +250,10 @@ class _Reading:
         namespaces = [one.namespace for step in self.steps for one in step.nested]
         if not namespaces:
             return {}
-        rows = Checkpoint.objects.filter(thread=self.thread, outer_id__in=self.ids, ns__in=namespaces)
         found: dict[str, list[InnerStep]] = defaultdict(list)
-        columns = ("ns", "checkpoint_id", "metadata", "next_nodes", "messages", "created_at")
-        for row in rows.order_by("-pk").values(*columns)[:MOST_INNER]:
-            found[row["ns"]].append(
-                InnerStep(
-                    row["checkpoint_id"],
-                    row["metadata"].get("step"),
-                    str(row["metadata"].get("source", "")),
-                    row["next_nodes"].replace("|", ", "),
-                    row["messages"],
-                    row["created_at"],
-                )
-            )
+        for ns, pk, metadata, next_nodes, *rest in _INNER(self.thread.pk, self.ids, namespaces):
+            source, due = str(metadata.get("source", "")), next_nodes.replace("|", ", ")
+            found[ns].append(InnerStep(pk, metadata.get("step"), source, due, *rest))
         return found
 
 
@@ -272,7 +272,7 @@ def _marks(step: Step, asked: Sequence[Interrupt]) -> Iterable[Mark]:
 
 
 def mark_of(row: Interrupt) -> Mark:
-    """Say what became of a question. ``row`` is one of ``questions_of``."""
+    """Say what became of a question. ``row`` is one of ``with_decisions``."""
     match row.status:
         case Interrupt.Status.OPEN:
             return Mark("wait", "held" if row.held_code else "open question", pk=row.pk)
@@ -290,47 +290,62 @@ def mark_of(row: Interrupt) -> Mark:
 def questions_at(thread: Thread, checkpoint_ids: Iterable[str]) -> Mapping[str, list[Interrupt]]:
     """Map checkpoints to the questions that were asked there: of each the newest version, with its decisions."""
     found: dict[str, list[Interrupt]] = defaultdict(list)
-    if not select("select 1 from reviews_interrupt where thread_id = %s limit 1", [thread.pk]):
-        return found
-    for row in questions_of(Q(thread=thread, checkpoint_id__in=list(checkpoint_ids))):
+    for row in with_decisions(_ASKED_AT(thread.pk, list(checkpoint_ids))):
         found[row.checkpoint_id].append(row)
     return found
 
 
-def questions_of(wanted: Q) -> list[Interrupt]:
-    """Return questions as a list shows them: of each the newest version, with its decisions, without its arguments."""
-    rows = (
-        Interrupt.objects.filter(wanted, superseded_by__isnull=True)
+def newest_versions() -> QuerySet[Interrupt]:
+    """Return questions as a list shows them, without what was asked as a whole; of each the newest version."""
+    return (
+        Interrupt.objects.filter(superseded_by__isnull=True)
         .select_related("decided_by")
         .defer("value", "siblings", "response_schema")
         .order_by("pk")
     )
-    kept = list(rows)
-    decisions = Decision.objects.filter(action__interrupt__in=kept).select_related("action", "user")
+
+
+_ASKED_AT = Compiled(lambda thread, ids: newest_versions().filter(thread=thread, checkpoint_id__any_of=ids))
+_DECISIONS = Compiled(
+    lambda interrupts: (
+        Decision.objects.filter(action__interrupt__any_of=interrupts)
+        .select_related("action", "user")
+        .only("verdict", "user", "action__interrupt", "action__position")
+        .order_by("action__position")
+    )
+)
+
+
+def with_decisions(rows: list[Interrupt]) -> list[Interrupt]:
+    """Return ``newest_versions``, each with its decisions, without its arguments."""
     made: dict[int, list[Any]] = defaultdict(list)
-    light = decisions.only("verdict", "user", "action__interrupt", "action__position")
-    for decision in light.order_by("action__position"):
+    for decision in _DECISIONS([row.pk for row in rows]) if rows else ():
         made[decision.action.interrupt_id].append(decision.action)
         decision.action.decision = decision
-    for row in kept:
-        row._prefetched_objects_cache = {"actions": made[row.pk]}  # type: ignore[attr-defined]
-    return kept
+    for row in rows:
+        attach(row, "actions", made[row.pk])
+    return rows
 
 
 def labels_at(thread: Thread, checkpoint_ids: Iterable[str]) -> Mapping[str, list[Label]]:
     found: dict[str, list[Label]] = defaultdict(list)
-    if not labels.are_any(thread):
-        return found
-    rows = Label.objects.filter(thread=thread, checkpoint_id__in=list(checkpoint_ids))
-    for label in rows.select_related("author").order_by("pk"):
+    for label in _LABELS_AT(thread.pk, list(checkpoint_ids)):
         found[label.checkpoint_id].append(label)
     return found
+
+
+_LABELS_AT = Compiled(
+    lambda thread, ids: (
+        Label.objects.filter(thread=thread, checkpoint_id__any_of=ids).select_related("author").order_by("pk")
+    )
+)
+_AUTHORS = Compiled(lambda ids: Run.objects.filter(pk__any_of=ids).values_list("pk", "author"))
 
 
 def _authors(run_ids: Iterable[str]) -> Mapping[str, str]:
     """Return the authors of runs. What another client wrote may bear ids that are none of ours."""
     ours = [one for one in run_ids if _is_uuid(one)]
-    return {str(pk): author for pk, author in Run.objects.filter(pk__in=ours).values_list("pk", "author")}
+    return {str(pk): author for pk, author in _AUTHORS(ours)} if ours else {}
 
 
 def _is_uuid(text: str) -> bool:

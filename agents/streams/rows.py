@@ -122,12 +122,18 @@ def base(thread_id: str) -> tuple[int, str | None]:
 
     The checkpoint is "" where nothing was stored yet, and None where no event names one: then it is the head.
     """
-    rows = RunEvent.objects.filter(thread_id=thread_id, kind__in=BASES).order_by("-seq")
     data: Any  # the field's values are what was told, not its bytes
-    for seq, data in rows.values_list("seq", "data")[:20]:
+    for seq, data in _NEWEST_BASES(thread_id):
         if "checkpoint" in data:
             return seq, data["checkpoint"]
     return last_seq(thread_id), None
+
+
+_NEWEST_BASES = Compiled(
+    lambda thread: (
+        RunEvent.objects.filter(thread=thread, kind__in=BASES).order_by("-seq").values_list("seq", "data")[:20]
+    )
+)
 
 
 def closing(run_id: str) -> list[StreamEvent]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db import connection
+from django.db.models.sql.compiler import SQLCompiler
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
@@ -65,6 +68,13 @@ def test_the_timeline_shows_each_step_newest_first_and_who_decided(desk: Desk) -
     assert "Ran pay" in answer
     assert "Message by olga" in answer
     assert 'data-tone="wait"' not in answer.html
+
+
+def test_the_orm_writes_no_query_of_the_timeline(desk: Desk, django_assert_max_num_queries: Any) -> None:
+    row = paid(desk)
+    desk.ann.open(place(row.thread))
+    with patch.object(SQLCompiler, "as_sql", side_effect=AssertionError), django_assert_max_num_queries(24):
+        assert "ann approved" in desk.ann.open(place(row.thread))
 
 
 def test_what_waits_is_amber_and_says_so(desk: Desk) -> None:

@@ -7,10 +7,12 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.conf import settings
 from django.db import OperationalError
+from django.db.models.sql.compiler import SQLCompiler
 from django.test import Client, override_settings
 from django.urls import reverse
 from django.utils import timezone
@@ -210,6 +212,16 @@ def test_an_error_and_a_weaker_guarantee_are_said(cast: Cast) -> None:
 def test_an_open_question_is_linked_from_its_thread(cast: Cast, payment: Interrupt) -> None:
     page = look(in_as(cast, "ann"), path_of(cast.thread))
     assert "interrupted: 1 question is open" in page.text
+
+
+def test_a_thread_costs_few_queries_and_the_orm_writes_none(
+    cast: Cast, payment: Interrupt, django_assert_max_num_queries: Any
+) -> None:
+    ann, told_more = in_as(cast, "ann"), new_thread("Another")
+    file_outcome(told_more, ask_calls(("pay", {"amount": 7})))
+    look(ann, path_of(cast.thread))
+    with patch.object(SQLCompiler, "as_sql", side_effect=AssertionError), django_assert_max_num_queries(23):
+        assert "interrupted: 1 question is open" in look(ann, path_of(told_more)).text
 
 
 def test_text_of_a_lost_race_can_be_sent_as_a_message(cast: Cast, payment: Interrupt) -> None:

@@ -19,7 +19,7 @@ from agents.history import Point, UnknownCheckpoint
 from agents.models import Thread
 from agents.outcome import Asked, Snapshot, from_canonical
 from reviews import beside, comparing, labels, talk, timeline
-from reviews.models import Interrupt, Label, Role, names_for, threads_for
+from reviews.models import Interrupt, Label, Role, names_for, thread_for, threads_for
 from reviews.timeline import Sheet
 from reviews.views.door import signed_in
 
@@ -166,7 +166,10 @@ def label(request: HttpRequest, pk: str, checkpoint: str) -> HttpResponse:
 
 def find_thread(request: HttpRequest, pk: str) -> Thread:
     """Return a thread its reader may see; else 404."""
-    return get_object_or_404(threads_for(request.user).select_related("agent", "ancestor"), pk=pk)
+    thread = thread_for(request.user, pk)
+    if thread is None:
+        raise Http404
+    return thread
 
 
 def find_checkpoint(thread: Thread, checkpoint: str, namespace: str = "") -> Snapshot:
@@ -220,12 +223,11 @@ def _is_id(text: str) -> bool:
 def _tree(request: HttpRequest, thread: Thread) -> dict[str, Any]:
     before = request.GET.get("branches", "")
     tree = history.tree(thread.pk, before=int(before) if before.isdigit() and len(before) < 10 else None)
-    kept = labels.of(thread).select_related("author")
     return {
         "tree": tree,
         "limbs": timeline.limbs(tree),
         "fork_count": sum(len(branch.forks) for branch in tree.branches),
-        "labels": kept[:SHOWN_LABELS],
+        "labels": labels.of(thread)[:SHOWN_LABELS],
     }
 
 

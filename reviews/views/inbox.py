@@ -24,13 +24,14 @@ def index(request: HttpRequest) -> HttpResponse:
     user, filters = request.user, Filters.read(request.GET)
     after, seen = request.GET.get("after", ""), request.GET.get("seen", "")
     page = inbox.page(user, filters, after=after)
+    open_total = inbox.open_count(user)
     context = {
         "section": "inbox",
         "filters": filters,
         "page": page,
         "after": after,
-        "total": inbox.found(user, filters).count(),
-        "open_total": inbox.open_count(user),
+        "total": open_total if filters.are_none else inbox.open_count(user, filters),
+        "open_total": open_total,
         "thread": threads_for(user).filter(pk=filters.thread).first() if filters.thread else None,
         "new": inbox.new_count(user, filters, seen),
         "now": timezone.now(),

@@ -7,18 +7,20 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from agents import history, runs, streams
+from agents.compiled import Compiled
 from agents.models import Agent, Run, Thread
 from agents.queue import WARN_ABOVE
+from agents.statements import select
 from agents.streams import standing
 from reviews import forks, labels, questions, talk, threads
-from reviews.models import Interrupt, Role, agents_for, names_for, threads_for
+from reviews.models import Interrupt, Role, agents_for, names_for, thread_for, threads_for
 from reviews.paging import by_time
 from reviews.people import roles_of
 from reviews.views.door import is_fragment, signed_in
@@ -93,37 +95,61 @@ def show(request: HttpRequest, pk: str) -> HttpResponse:
 
 def find(request: HttpRequest, pk: str, *roles: str) -> Thread:
     """Return a thread its reader may see. With ``roles``, raises PermissionDenied for who has none of them."""
-    thread = get_object_or_404(threads_for(request.user).select_related("agent", "ancestor"), pk=pk)
-    if roles and not threads_for(request.user, *roles).filter(pk=pk).exists():
+    thread = thread_for(request.user, pk)
+    if thread is None:
+        raise Http404
+    if roles and thread.agent_id not in names_for(request.user, *roles):
         raise PermissionDenied("You may see this thread, but not act on it.")
     return thread
 
 
+_QUEUE = Compiled(lambda thread: runs.queue(thread))
+_RUNNING = Compiled(lambda thread: Run.objects.filter(thread=thread, status=Run.Status.RUNNING))
+_ENDED_LAST = Compiled(
+    lambda thread: Run.objects.filter(thread=thread).exclude(finished_at=None).order_by("-finished_at")[:1]
+)
+_LAST = Compiled(lambda thread: Run.objects.filter(thread=thread).order_by("-created_at")[:SHOWN_RUNS])
+_OPEN = Compiled(
+    lambda thread, agents: (
+        Interrupt.objects.open()
+        .filter(thread=thread, agent__any_of=agents)
+        .defer("value", "siblings", "response_schema")
+        .order_by("pk")
+    )
+)
+_FORKS = Compiled(lambda thread, agents: Thread.objects.filter(ancestor=thread, agent__any_of=agents))
+_COUNTS = """
+select (select count(*) from agents_run where thread_id = %s), (
+    select count(*) from reviews_interrupt where thread_id = %s and agent_id = any(%s) and decided_at is not null
+)
+"""
+
+
 def _page(request: HttpRequest, thread: Thread, *, problem: str = "", status: int = 200) -> HttpResponse:
-    user = request.user
+    user, seen = request.user, names_for(request.user)
     told, _ = streams.base(thread.pk)  # before the conversation is read: it holds at least what was told up to here
-    queue = list(runs.queue(thread.pk))
-    own = Interrupt.objects.visible_to(user).filter(thread=thread)
+    queue = _QUEUE(thread.pk)
+    [(run_count, decided_count)] = select(_COUNTS, [thread.pk, thread.pk, seen])
     context = {
         "section": "threads",
         "thread": thread,
         "agent_title": thread.agent.title,
         "told": told,
         "talk": talk.read(thread, standing.conversation(thread.pk)),
-        "running": thread.runs.filter(status=Run.Status.RUNNING).first(),
+        "running": _RUNNING.first(thread.pk),
         "queued": _with_neighbours([run for run in queue if run.kind == Run.Kind.INPUT]),
         "answers": [run for run in queue if run.kind != Run.Kind.INPUT],
         "held": thread.waits and any(run.kind == Run.Kind.INPUT for run in queue),
-        "open_questions": own.open().order_by("pk"),
-        "decided_count": own.filter(decided_at__isnull=False).count(),
+        "open_questions": _OPEN(thread.pk, seen),
+        "decided_count": decided_count,
         "warns": len(queue) > WARN_ABOVE,
         "strategies": STRATEGIES,
         "failed": _failed(thread),
-        "last_runs": thread.runs.order_by("-created_at")[:SHOWN_RUNS],
-        "run_count": thread.runs.count(),
-        "forks": threads_for(user).filter(ancestor=thread),
+        "last_runs": _LAST(thread.pk),
+        "run_count": run_count,
+        "forks": _FORKS(thread.pk, seen),
         "safety": _safety(thread) if thread.stuck else None,
-        "labels": labels.of(thread).select_related("author"),
+        "labels": labels.of(thread),
         "may_operate": bool({"administrator", Role.OPERATOR} & set(roles_of(user, thread.agent_id))),
         "problem": problem,
         "text": request.POST.get("text", "") or _text_from(request),
@@ -143,7 +169,7 @@ def _with_neighbours(queued: list[Run]) -> list[Run]:
 
 def _failed(thread: Thread) -> Run | None:
     """Return the run that failed last, unless something came after it: it can be tried again."""
-    last = thread.runs.exclude(finished_at=None).order_by("-finished_at").first()
+    last = _ENDED_LAST.first(thread.pk)
     return last if last and last.status == Run.Status.ERROR and not thread.stuck else None
 
 
