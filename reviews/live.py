@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import os
 import queue
 import re
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 DESK = "desk"  # the group of hints that belong to no agent
 EVERYTHING = "everything"  # in the place of more names than a page can act on
 GATHER_SECONDS = 0.02  # how long a hint waits for others to go with it
-BATCH_SECONDS = 0.004  # and an event of a stream, whose writer has gathered already, for those of the same write
+BATCH_SECONDS = 0.002  # and an event of a stream, whose writer has gathered already, for those of the same write
 MOST_NAMES = 200  # in one message; more go in the next
 SEND_SECONDS = 2.0  # after that a message is given up
 _SAFE = re.compile(r"[A-Za-z0-9_\-]{1,80}")
@@ -100,28 +101,38 @@ class _Sender:
     def _run(self) -> None:
         loop = asyncio.new_event_loop()
         while True:
-            first = self.waiting.get()
-            time.sleep(BATCH_SECONDS if isinstance(first, StreamEvent) else GATHER_SECONDS)
-            gathered = _Gathered(first, self.waiting)
+            gathered = _gather(self.waiting)
             for group, message in gathered.messages():
                 loop.run_until_complete(_send(group, message))
             for waiter in gathered.waiters:
                 waiter.set()
 
 
+def _gather(waiting: queue.SimpleQueue[Item]) -> _Gathered:
+    """Wait for something, and for what goes with it. A hint has time; an event that comes meanwhile takes it along."""
+    gathered, until = _Gathered(), math.inf
+    while (left := until - time.monotonic()) > 0:
+        try:
+            item = waiting.get(timeout=None if left == math.inf else left)
+        except queue.Empty:
+            break
+        gathered.take(item)
+        until = min(until, time.monotonic() + (BATCH_SECONDS if isinstance(item, StreamEvent) else GATHER_SECONDS))
+    with contextlib.suppress(queue.Empty):
+        while True:
+            gathered.take(waiting.get_nowait())
+    return gathered
+
+
 class _Gathered:
     """What waited at one moment. Events keep their order; each name of a hint stays once."""
 
-    def __init__(self, first: Item, waiting: queue.SimpleQueue[Item]) -> None:
+    def __init__(self) -> None:
         self.events: dict[str, list[StreamEvent]] = {}
         self.names: dict[str, dict[str, None]] = {}
         self.waiters: list[threading.Event] = []
-        self._take(first)
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._take(waiting.get_nowait())
 
-    def _take(self, item: Item) -> None:
+    def take(self, item: Item) -> None:
         match item:
             case threading.Event():
                 self.waiters.append(item)

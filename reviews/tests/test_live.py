@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import queue
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -17,6 +19,7 @@ from django.db import DatabaseError, transaction
 from django.test import Client
 
 from agents.models import Agent
+from agents.outcome import StreamEvent
 from reviews import consumers, live
 from reviews.models import Decision, Grant, Interrupt, Role
 from reviews.tests.cast import APPROVE, Cast, ask_calls, decide, file_outcome
@@ -289,3 +292,16 @@ def test_groups_follow_the_grants(cast: Cast) -> None:
     user, groups = consumers._groups_of(client.session, [])
     assert user == cast.root
     assert groups == {live.DESK, *map(live.group_of, Agent.objects.values_list("pk", flat=True))}
+
+
+def test_an_event_does_not_wait_for_what_a_hint_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "GATHER_SECONDS", 30.0)
+    waiting: queue.SimpleQueue[live.Item] = queue.SimpleQueue()
+    waiting.put(("desk", ("inbox",)))
+    event = StreamEvent("thread", "run", 1, "tool", {})
+    with ThreadPoolExecutor(1) as threads:
+        gathering = threads.submit(live._gather, waiting)
+        waiting.put(event)
+        gathered = gathering.result(timeout=10)
+    assert gathered.events == {"thread": [event]}
+    assert gathered.names == {"desk": {"inbox": None}}
