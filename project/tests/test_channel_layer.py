@@ -125,10 +125,33 @@ async def test_a_send_that_the_ending_server_cancels_is_no_error() -> None:
 
     try:
         with pytest.raises(TimeoutError):  # a sender that gives up is told so
-            await asyncio.wait_for(layer._at_home(asyncio.sleep(30)), 0.05)
+            await asyncio.wait_for(layer._at_home(lambda: asyncio.sleep(30)), 0.05)
         home.call_soon_threadsafe(home.call_later, 0.05, leave)
-        await asyncio.wait_for(layer._at_home(asyncio.sleep(30)), 10)
+        await asyncio.wait_for(layer._at_home(lambda: asyncio.sleep(30)), 10)
     finally:
         home.call_soon_threadsafe(home.stop)
         server.join()
         home.close()
+
+
+async def test_a_send_that_the_ending_server_never_begins_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    """It stood in the loop's list when the loop stopped; the thread of hints waited two seconds for it, and said so."""
+    layer, home = ThreadSafeInMemoryLayer(), asyncio.new_event_loop()
+    begun, stop = threading.Event(), threading.Event()
+
+    def last() -> None:
+        begun.set()
+        stop.wait(60)
+        home.stop()
+
+    server = threading.Thread(target=lambda: (home.call_soon(last), home.run_forever()))
+    server.start()
+    layer._home = home
+    await asyncio.to_thread(begun.wait, 60)
+    sending = asyncio.ensure_future(layer.group_send("inbox", HINT))
+    await asyncio.sleep(0)
+    stop.set()
+    await asyncio.wait_for(sending, timeout=10)
+    server.join()
+    home.close()
+    assert caplog.records == []
