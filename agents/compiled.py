@@ -9,7 +9,7 @@ but the pinned one promises is used here and nowhere else.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar, cast
@@ -60,7 +60,7 @@ class AnyOf(Lookup):
 
 
 class _Written:
-    """The text of a statement for each kind of database, written when it is first needed."""
+    """A statement whose text is written when it is first needed, for each kind of database."""
 
     def __init__(self, build: Callable[..., Any]) -> None:
         self.build = build
@@ -70,8 +70,12 @@ class _Written:
         return self.build(*map(Given, self.names))
 
     def values(self, params: Iterable[Any], given: Sequence[Any], link: BaseDatabaseWrapper) -> list[Any]:
-        by_name = dict(zip(self.names, given, strict=True))
-        return [one.ready(by_name[one.name], link) if isinstance(one, Given) else one for one in params]
+        return _filled(params, dict(zip(self.names, given, strict=True)), link)
+
+
+def _filled(params: Iterable[Any], given: Mapping[str, Any], link: BaseDatabaseWrapper) -> list[Any]:
+    """Return parameters with each ``Given`` replaced by its value, by its name."""
+    return [one.ready(given[one.name], link) if isinstance(one, Given) else one for one in params]
 
 
 class Compiled(_Written, Generic[R]):
@@ -103,10 +107,10 @@ class Compiled(_Written, Generic[R]):
         return self._texts[link.vendor]
 
 
-class CompiledUpdate(_Written):
-    """Call it with the parameters of ``build``, which returns a queryset and its new values; it counts the rows."""
+class _Counting(_Written):
+    """A statement that returns nothing but how many rows it found."""
 
-    def __init__(self, build: Callable[..., tuple[QuerySet[Any, Any], dict[str, Any]]]) -> None:
+    def __init__(self, build: Callable[..., Any]) -> None:
         super().__init__(build)
         self._texts: dict[str, tuple[str, Sequence[Any]]] = {}
 
@@ -126,6 +130,16 @@ class CompiledUpdate(_Written):
         return sql, params
 
     def _query(self) -> Query:
+        raise NotImplementedError
+
+
+class CompiledUpdate(_Counting):
+    """Call it with the parameters of ``build``, which returns a queryset and its new values; it counts the rows."""
+
+    def __init__(self, build: Callable[..., tuple[QuerySet[Any, Any], dict[str, Any]]]) -> None:
+        super().__init__(build)
+
+    def _query(self) -> Query:
         queryset, values = self.built()
         query = queryset.query.chain(UpdateQuery)
         query.add_update_values(values)
@@ -135,11 +149,11 @@ class CompiledUpdate(_Written):
         return cast("Query", query)
 
 
-class CompiledDelete(CompiledUpdate):
+class CompiledDelete(_Counting):
     """``build`` returns a queryset: its rows go, and nothing that points at them. It counts them."""
 
     def __init__(self, build: Callable[..., QuerySet[Any, Any]]) -> None:
-        super().__init__(build)  # type: ignore[arg-type]  # no new values
+        super().__init__(build)
 
     def _query(self) -> Query:
         return cast("Query", self.built().query.chain(DeleteQuery))
@@ -164,7 +178,7 @@ def insert(rows: Sequence[Model]) -> None:
     sql, params, returned = _inserts.get(key) or _write_insert(key, fields, written, link)
     given = {field.attname: value for field, value in zip(fields, values, strict=True)}
     with link.cursor() as cursor:
-        cursor.execute(sql, [one.ready(given[one.name], link) if isinstance(one, Given) else one for one in params])
+        cursor.execute(sql, _filled(params, given, link))
         for field, value in zip(returned, cursor.fetchone() if returned else (), strict=True):
             setattr(made, field.attname, value)
     made._state.adding, made._state.db = False, DEFAULT_DB_ALIAS
@@ -251,7 +265,8 @@ def _maker(queryset: Any, compiler: Any) -> Callable[[list[Any]], Any]:
     model, places = compiler.klass_info["model"], compiler.klass_info["select_fields"]
     start, end = places[0], places[-1] + 1
     names = [one[0].target.attname for one in compiler.select[start:end]]
-    related = get_related_populators(compiler.klass_info, compiler.select, DEFAULT_DB_ALIAS)  # type: ignore[call-arg]
+    populators: Any = get_related_populators  # the stubs are those of a later Django
+    related = populators(compiler.klass_info, compiler.select, DEFAULT_DB_ALIAS)
     annotated = list((compiler.annotation_col_map or {}).items())
 
     def make(row: list[Any]) -> Any:

@@ -36,7 +36,7 @@ def execute(sql: str, params: Sequence[Any] = (), *, prepare: bool = True) -> li
 
 
 def select(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """Return the rows of a query for a page, which the ORM takes five to ten times as long to write and read.
+    """Return the rows of a page's statement, which the ORM takes five to ten times as long to write and read.
 
     A list is one parameter: ``= any(%s)``. Times and JSON come as each database has them: ``moment``, ``parsed``.
     Never prepared: a plan for the average of a long and a short thread walked through the long one to find the other.

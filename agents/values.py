@@ -87,13 +87,13 @@ def read(point: Point) -> Stored:
     return _stored(point, saved)
 
 
-def read_head(thread_id: str, namespace: str = "") -> Stored:
+def read_head(thread_id: str) -> Stored:
     """Read the newest checkpoint. Raises UnknownCheckpoint for a thread without any."""
-    config: RunnableConfig = {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
+    config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     saved = _saver.get_tuple(config) if _is_text(thread_id) and "\0" not in thread_id else None
     if saved is None:
         raise UnknownCheckpoint(f"Thread {thread_id} has no checkpoint yet.")
-    return _stored(Point(thread_id, saved.config["configurable"]["checkpoint_id"], namespace), saved)
+    return _stored(Point(thread_id, saved.config["configurable"]["checkpoint_id"]), saved)
 
 
 def _stored(point: Point, saved: CheckpointTuple) -> Stored:

@@ -49,7 +49,11 @@ def first_page(
 
 def cut(found: list[Row], *, size: int = PAGE) -> Page[Row]:
     """Make a page of ``first_page``."""
-    return _page(found, size=size, cursor=lambda row: f"{row.written}~{row.pk}")  # type: ignore[attr-defined]
+    return _page(found, size=size, cursor=_written)
+
+
+def _written(row: Any) -> str:
+    return f"{row.written}~{row.pk}"
 
 
 def as_written(field: str) -> Any:

@@ -7,6 +7,7 @@ what will happen again, and its forms carry what was said: if that has changed, 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -223,8 +224,6 @@ def _page(
     refused: str = "",
     changed: bool = False,
 ) -> HttpResponse:
-    plain = _way(thread, snapshot, Wish(), how=how, name="plain")
-    told = _way(thread, snapshot, Wish(message=ANY_MESSAGE), how=how, name="message")
     edited = Way("values")
     if form.looked:
         edited = _way(thread, snapshot, _wish(form, "values"), how=how, name="values", form=form)
@@ -237,13 +236,9 @@ def _page(
         "how": how,
         "form": form,
         "rows": [(row, form.problems.get(row.name, "")) for row in rows],
-        "other_problems": [
-            f"{name}: {why}" if name != "form" else why
-            for name, why in form.problems.items()
-            if name not in {"message", *(row.name for row in rows)}
-        ],
-        "plain": plain,
-        "told": told,
+        "other_problems": _other_problems(form, {"message", *(row.name for row in rows)}),
+        "plain": _way(thread, snapshot, Wish(), how=how, name="plain"),
+        "told": _way(thread, snapshot, Wish(message=ANY_MESSAGE), how=how, name="message"),
         "edited": edited,
         "hides": forks.open_questions(thread) if how == "rewind" else [],
         "running": thread.runs.filter(status=Run.Status.RUNNING).exists(),
@@ -253,6 +248,12 @@ def _page(
         "action": reverse(f"reviews:{how}", args=[thread.pk, snapshot.checkpoint_id]),
     }
     return render(request, "start_again.html", context, status=status)
+
+
+def _other_problems(form: Form, told: Collection[str]) -> list[str]:
+    """Return what is wrong with the form, but for what is told at a field."""
+    left = {name: why for name, why in form.problems.items() if name not in told}
+    return [why if name == "form" else f"{name}: {why}" for name, why in left.items()]
 
 
 def _way(thread: Thread, snapshot: Snapshot, wish: Wish, *, how: How, name: str, form: Form | None = None) -> Way:
