@@ -15,7 +15,7 @@ from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.runtime import RunControl
 from langgraph.stream import StreamTransformer
 
-from agents import ledger, toolnode
+from agents import ledger
 from agents.outcome import type_names
 from agents.registry import Registered
 from agents.store import Fenced
@@ -110,7 +110,6 @@ class Driver:
             self.error = _words(error)
 
     def _in_thread(self, value: Any, config: Any, options: dict[str, Any]) -> None:
-        toolnode.turns.set({})
         for told in self._parts(value, config, options):
             self.recorder.tell(told)
             if self._stopping:
@@ -138,7 +137,6 @@ class Driver:
     async def _on_loop(self, value: Any, config: Any, options: dict[str, Any]) -> None:
         self._tools = set()
         ledger.in_flight.set(self._tools)
-        toolnode.turns.set({})
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         try:
             if self._stopping:

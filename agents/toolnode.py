@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
 
 from agents import ledger
 
 LANGGRAPH = "1.2.24"
 
-# Events of the calls that share a task, by (thread, task): set by the runner for one drive, shared by all its contexts.
-turns: ContextVar[dict[tuple[str, str], dict[str, Any]] | None] = ContextVar("turns", default=None)
+# The calls that the ToolNode at hand was given: shared by the contexts in which they run.
+_visit: ContextVar[_Visit | None] = ContextVar("visit", default=None)
 
 
 class WrongVersion(RuntimeError):
@@ -68,46 +71,71 @@ def _notice_refusals() -> None:
 
 
 def _keep_turns() -> None:
-    """Let calls that share a task run one after the other, in call order.
+    """Let calls that share a task run one after the other, in call order, until one of them raises.
 
     ``create_agent`` gives each call a task. A bare ToolNode runs all calls in one, in parallel, and LangGraph hands
     answers out by counting the task's interrupts: with two tools that ask, the quicker one would get the other's
-    answer.
+    answer. Once one has raised, the node is over and takes its calls again from the first: a call that began now would
+    act behind a run that has ended, and an event loop that closes would break it off in the middle.
     """
-    run_one, arun_one = ToolNode._run_one, ToolNode._arun_one
+    parse, run_one, arun_one = ToolNode._parse_input, ToolNode._run_one, ToolNode._arun_one
+
+    def visited(node: ToolNode, value: Any) -> Any:
+        calls, input_type = parse(node, value)
+        _visit.set(_Visit(calls))  # before LangGraph copies the context for each call
+        return calls, input_type
 
     def in_turn(node: ToolNode, call: Any, input_type: Any, runtime: Any) -> Any:
-        before, done = _turn(call, input_type, runtime, threading.Event)
+        visit = _visit.get()
+        if visit is None or not ledger.is_ours(runtime):
+            return run_one(node, call, input_type, runtime)
+        before, done = visit.place(call, threading.Event)
         if before:
             before.wait()
-        try:
+        with visit.turn(done):
             return run_one(node, call, input_type, runtime)
-        finally:
-            if done:
-                done.set()
 
     async def ain_turn(node: ToolNode, call: Any, input_type: Any, runtime: Any) -> Any:
-        before, done = _turn(call, input_type, runtime, asyncio.Event)
+        visit = _visit.get()
+        if visit is None or not ledger.is_ours(runtime):
+            return await arun_one(node, call, input_type, runtime)
+        before, done = visit.place(call, asyncio.Event)
         if before:
             await before.wait()
-        try:
+        with visit.turn(done):
             return await arun_one(node, call, input_type, runtime)
-        finally:
-            if done:
-                done.set()
 
+    ToolNode._parse_input = visited  # type: ignore[method-assign,assignment]
     ToolNode._run_one = in_turn  # type: ignore[method-assign,assignment]
     ToolNode._arun_one = ain_turn  # type: ignore[method-assign,assignment]
 
 
-def _turn(call: Any, input_type: Any, runtime: Any, event: Any) -> tuple[Any, Any]:
-    """Return (event to wait for, event to set) of one call; None where there is nothing to wait for or nobody waits."""
-    shared = turns.get()
-    info = runtime.execution_info
-    if shared is None or input_type == "tool_calls" or info is None:
-        return None, None
-    ids = ledger.call_ids(runtime.state, call["id"])
-    events = shared.setdefault((str(info.thread_id), info.task_id), {})
-    position = ids.index(call["id"]) if call["id"] in ids else 0
-    before = events.setdefault(ids[position - 1], event()) if position else None
-    return before, events.setdefault(call["id"], event())
+class _Visit:
+    """The calls that a graph brings to a ToolNode at one time, and how far they are."""
+
+    def __init__(self, calls: Sequence[Any]) -> None:
+        self._calls = calls
+        self._over = False
+        self._events: list[Any] = []  # one a call: set when it has ended, or need not begin
+        self._lock = threading.Lock()
+
+    def place(self, call: Any, event: type[Any]) -> tuple[Any, Any]:
+        """Return (event to wait for, event to set) of one call; the first waits for None."""
+        with self._lock:
+            self._events = self._events or [event() for _ in self._calls]
+        position = next(n for n, one in enumerate(self._calls) if one is call)
+        return self._events[position - 1] if position else None, self._events[position]
+
+    @contextmanager
+    def turn(self, done: Any) -> Iterator[None]:
+        """Run one call. Raises GraphBubbleUp where an earlier one raised, which is what LangGraph tells of the node."""
+        if self._over:
+            raise GraphBubbleUp("An earlier call of this node has ended it.")
+        try:
+            yield
+        except BaseException:
+            self._over = True
+            for event in self._events:  # also of those that LangGraph takes back before they begin
+                event.set()
+            raise
+        done.set()

@@ -83,12 +83,9 @@ def checked(tool: Any, check: Callable[[], Any]) -> Any:
     return parsed
 
 
-def is_ours(request: Any) -> bool:
-    """Tell whether the desk's runner runs this graph.
-
-    (Without a tool of that name the ToolNode says so, and nothing runs.)
-    """
-    return run_of(request.runtime.config)[1] is not None
+def is_ours(runtime: Any) -> bool:
+    """Tell by the runtime of a call whether the desk's runner runs this graph."""
+    return run_of(runtime.config)[1] is not None
 
 
 def attempt_of(request: Any) -> Attempt:
@@ -121,12 +118,6 @@ def message_of(state: Any, tool_call_id: str) -> AIMessage | None:
         if isinstance(message, AIMessage) and any(call["id"] == tool_call_id for call in message.tool_calls):
             return message
     return None
-
-
-def call_ids(state: Any, tool_call_id: str) -> list[str]:
-    """Return the ids of all calls of the message that made this call, in order; [] when it is not found."""
-    message = message_of(state, tool_call_id)
-    return [call["id"] or "" for call in message.tool_calls] if message else []
 
 
 def _get(state: Any, name: str) -> Any:

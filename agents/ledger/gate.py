@@ -30,7 +30,7 @@ current_execution: ContextVar[str] = ContextVar("current_execution", default="")
 
 def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
     """Judge one call, run it at most once, record it. The sync wrapper around a ToolNode's ``execute``."""
-    if request.tool is None or not is_ours(request):
+    if request.tool is None or not is_ours(request.runtime):
         return execute(request)
     attempt = attempt_of(request)
     step = _ask_and_judge(attempt)
@@ -60,7 +60,7 @@ async def aguard(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> Any:
 
     Judging belongs to the shielded part: a cancellation right after it would leave a start that never was one.
     """
-    if request.tool is None or not is_ours(request):
+    if request.tool is None or not is_ours(request.runtime):
         return await execute(request)
     task = asyncio.ensure_future(_arun(attempt_of(request), request, execute))
     if (tasks := in_flight.get()) is not None:

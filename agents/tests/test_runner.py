@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from django.db.models import F
+from langchain.tools import tool
 from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import ToolNode
 
 from agents import registry, runner, runs
 from agents.models import LedgerIncident, Run, Thread, ToolCall, ToolExecution
@@ -269,6 +271,56 @@ def test_tools_that_share_a_task_get_their_own_answers_and_run_once(shop: Any) -
             answer(thread_id, ask, f"for {name}", ["respond"])
         assert step(thread_id).status == "success"
     assert ran == [(name, {"answer": f"for {name}"}) for name in ("one", "two", "three")]
+
+
+def _as_it_is(request: Any, execute: Any) -> Any:
+    return execute(request)
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_call_that_shares_a_task_does_not_begin_behind_a_question(shop: Any, mode: str) -> None:
+    """The question ends the run. What began after it would act behind a run that is over, or be broken off."""
+    ran: list[Any] = []
+    wraps: dict[str, Any] = {"wrap_tool_call": _as_it_is} if mode == "sync" else {}
+
+    def build() -> Any:
+        node = ToolNode(graphs.asking_tools(graphs.into(ran)), **wraps)
+        return graphs.chain(("propose", graphs.propose_three), ("tools", node))
+
+    with registry.override("three", build):
+        assert registry.get("three").mode == mode
+        thread_id = start("three", "go")
+        for count, name in enumerate(graphs.NAMES, 1):
+            (ask,) = step(thread_id).asks
+            begun = ToolExecution.objects.filter(thread=thread_id).order_by("started_at")
+            assert sorted(one.name for one in begun) == sorted(graphs.NAMES[:count])
+            assert not [one.name for one in begun if one.status == "started"]
+            answer(thread_id, ask, f"for {name}", ["respond"])
+        assert step(thread_id).status == "success"
+    assert [name for name, _ in ran] == list(graphs.NAMES)
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_call_that_shares_a_task_does_not_begin_behind_an_error(shop: Any, mode: str) -> None:
+    ran: list[Any] = []
+    wraps: dict[str, Any] = {"wrap_tool_call": _as_it_is} if mode == "sync" else {}
+
+    @tool
+    def one() -> str:
+        """Fail."""
+        raise ValueError("out of paper")
+
+    def build() -> Any:
+        _, two, three = graphs.asking_tools(graphs.into(ran))
+        node = ToolNode([one, two, three], handle_tool_errors=False, **wraps)
+        return graphs.chain(("propose", graphs.propose_three), ("tools", node))
+
+    with registry.override("three", build):
+        thread_id = start("three", "go")
+        outcome = step(thread_id)
+    assert (outcome.status, outcome.asks) == ("error", ())
+    assert "out of paper" in outcome.error
+    assert list(ToolExecution.objects.filter(thread=thread_id).values_list("name", "status")) == [("one", "failed")]
 
 
 # ---------------------------------------------------------------------------------------------------- claims and leases
