@@ -151,6 +151,8 @@ def _siblings(thread_id: str, one: Waiting, asked: set[CallKey]) -> tuple[Siblin
     if message is None:
         return ()
     keys = [CallKey(message.id or "", call["id"] or "") for call in message.tool_calls]
+    if asked.issuperset(keys):
+        return ()
     results, refused = _results(thread_id, keys, one.messages)
     return tuple(
         Sibling(

@@ -142,8 +142,7 @@ def _before(search: Search, checkpoint_id: str) -> Q:
 
 def latest(thread_id: str) -> dict[str, str]:
     """Map each namespace of a thread to the id of its newest checkpoint."""
-    newest = Checkpoint.objects.filter(thread_id=thread_id).values("ns").annotate(newest=Max("pk")).values("newest")
-    return dict(Checkpoint.objects.filter(pk__in=newest).values_list("ns", "checkpoint_id"))
+    return dict(_LATEST(thread_id))
 
 
 def head(thread_id: str, ns: str) -> str | None:
@@ -151,6 +150,11 @@ def head(thread_id: str, ns: str) -> str | None:
     return _HEAD.first(thread_id, ns)
 
 
+_LATEST = Compiled(
+    lambda thread: Checkpoint.objects.filter(
+        pk__in=Checkpoint.objects.filter(thread=thread).values("ns").annotate(newest=Max("pk")).values("newest")
+    ).values_list("ns", "checkpoint_id")
+)
 _HEAD = Compiled(
     lambda thread, ns: (
         Checkpoint.objects.filter(thread=thread, ns=ns).order_by("-pk").values_list("checkpoint_id", flat=True)[:1]
