@@ -28,7 +28,7 @@ from langgraph.checkpoint.base import (
 from langgraph.types import Interrupt
 
 from agents import snapshots, store, stored
-from agents.connections import arun, run
+from agents.connections import arun, arun_plain, run, run_plain
 from agents.marks import Marks, marks_of
 from agents.models import run_of
 from agents.pieces import Address
@@ -69,10 +69,10 @@ class DjangoSaver(BaseCheckpointSaver[int]):
     # ------------------------------------------------------------------------------------------------------------- read
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return run(self._get, config)
+        return run_plain(self._get, config)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await arun(self._get, config)
+        return await arun_plain(self._get, config)
 
     def _get(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id, ns = _thread_and_ns(config)
@@ -182,7 +182,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         drafted = self._drafted(config, checkpoint, metadata)
-        run(self._put, drafted)
+        run_plain(self._put, drafted)
         return _config(drafted.place)
 
     async def aput(
@@ -193,7 +193,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         drafted = self._drafted(config, checkpoint, metadata)
-        await arun(self._put, drafted)
+        await arun_plain(self._put, drafted)
         return _config(drafted.place)
 
     def _drafted(self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> _Drafted:
@@ -237,14 +237,14 @@ class DjangoSaver(BaseCheckpointSaver[int]):
     ) -> None:
         if writes:
             place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path)
-            run(store.write_writes, place, rows, writer=_writer(config), replace=_all_special(writes))
+            run_plain(store.write_writes, place, rows, writer=_writer(config), replace=_all_special(writes))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if writes:
             place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path)
-            await arun(store.write_writes, place, rows, writer=_writer(config), replace=_all_special(writes))
+            await arun_plain(store.write_writes, place, rows, writer=_writer(config), replace=_all_special(writes))
 
     def _write_rows(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], *, task_id: str, task_path: str

@@ -12,8 +12,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -45,19 +44,14 @@ class _Desk:
         self.local = threading.local()
 
     def call(self, fn: Callable[[], T]) -> T:
-        """Call ``fn`` with one of the connections in the place of this thread's own."""
+        """Call ``fn`` with one of the connections, of which ``current()`` tells it."""
         self.seats.get()
         try:
-            own, lent = _mine(), self._take()
-            connections[DEFAULT_DB_ALIAS] = self.local.lent = lent
+            self.local.lent = lent = self._take()
             try:
                 return fn()
             finally:
                 self.local.lent = None
-                if own is None:
-                    del connections[DEFAULT_DB_ALIAS]
-                else:
-                    connections[DEFAULT_DB_ALIAS] = own
                 self._give_back(lent)
         finally:
             self.seats.put(None)
@@ -106,7 +100,23 @@ os.register_at_fork(after_in_child=_forget)
 def _mine() -> BaseDatabaseWrapper | None:
     """Return the connection that this thread has, if Django made it one."""
     made: Any = connections
-    return getattr(made._connections, DEFAULT_DB_ALIAS, None)  # `all()` says it too, and takes longer
+    local = made._connections  # `all()` says it too, and takes longer
+    if asyncio._get_running_loop() is None:
+        local = local._storage  # what it looks into then, having seen an exception
+    return getattr(local, DEFAULT_DB_ALIAS, None)
+
+
+def _as_mine(lent: BaseDatabaseWrapper, fn: Callable[[], T]) -> T:
+    """Call ``fn`` with a connection in the place of this thread's own."""
+    own = _mine()
+    connections[DEFAULT_DB_ALIAS] = lent
+    try:
+        return fn()
+    finally:
+        if own is None:
+            del connections[DEFAULT_DB_ALIAS]
+        else:
+            connections[DEFAULT_DB_ALIAS] = own
 
 
 def current() -> BaseDatabaseWrapper:
@@ -123,31 +133,42 @@ def run(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     A call from inside ``atomic()`` joins the caller's transaction, for which another connection would wait (on SQLite
     until the timeout).
     """
+    return run_plain(_with_django, partial(fn, *args, **kwargs))
+
+
+async def arun(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call ``fn`` as ``run`` does, for code that awaits. It never joins a transaction, and is never cancelled."""
+    return _call(partial(_with_django, partial(fn, *args, **kwargs)))
+
+
+def run_plain(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call ``fn`` as ``run`` does, if it asks ``current()`` for the connection and uses nothing else of Django's.
+
+    Django learns nothing of the connection, which takes as long as a small statement.
+    """
     if _desk.lent() is not None or ((own := _mine()) is not None and own.in_atomic_block):
         return fn(*args, **kwargs)
     return _call(partial(fn, *args, **kwargs))
 
 
-async def arun(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``fn`` as ``run`` does, for code that awaits. It never joins a transaction, and is never cancelled."""
+async def arun_plain(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call ``fn`` as ``run_plain`` does, for code that awaits, as ``arun`` does."""
     return _call(partial(fn, *args, **kwargs))
 
 
+def _with_django(fn: Callable[[], T]) -> T:
+    lent = _desk.lent()
+    return fn() if lent is None or lent is _mine() else _as_mine(lent, fn)
+
+
 def _call(fn: Callable[[], T]) -> T:
-    with _loop_unseen():
-        return _desk.call(fn)
-
-
-@contextmanager
-def _loop_unseen() -> Iterator[None]:
-    """Where Django finds an event loop, it refuses to wait for a database. This one may wait."""
+    """Call ``fn`` where Django finds no event loop: it refuses to wait for a database there. This one may wait."""
     loop = asyncio._get_running_loop()
     if loop is None:
-        yield
-        return
+        return _desk.call(fn)
     asyncio._set_running_loop(None)
     try:
-        yield
+        return _desk.call(fn)
     finally:
         asyncio._set_running_loop(loop)
 

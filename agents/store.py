@@ -20,6 +20,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from agents import stored
+from agents.connections import current
 from agents.marks import Marks
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite
 from agents.pieces import Piece, Span, addresses, merged
@@ -184,7 +185,7 @@ def _put_writes_sql(*, vendor: str, held: bool, replace: bool, rows: int) -> str
 
 def guard(thread_id: str, writer: Writer) -> None:
     """Raise Fenced where a write of this writer would. In a transaction nobody can claim the thread before it ends."""
-    found = execute(_sql(_FENCE + _REFUSAL, vendor=connection.vendor), [thread_id])
+    found = execute(_sql(_FENCE + _REFUSAL, vendor=current().vendor), [thread_id])
     token, holder, is_held = found[0] if found else (None, "", False)
     who = f"Run {writer.run!r}" if writer.run else "Somebody"
     if writer.token is not None and writer.token != token:
@@ -235,7 +236,7 @@ def write_checkpoint(new: NewCheckpoint, *, basis: Basis | None, writer: Writer)
     False, and nothing but perhaps unused pieces is stored, when the basis is not there any more or one of the pieces'
     places is taken: by another child of the same parent.
     """
-    write = _write_at_once if connection.vendor == "postgresql" else _write_in_steps
+    write = _write_at_once if current().vendor == "postgresql" else _write_in_steps
     if write(new, basis=basis, writer=writer):
         return True
     guard(new.place.thread_id, writer)
@@ -293,7 +294,7 @@ def write_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, repl
 
 
 def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, replace: bool) -> int:
-    vendor, held = connection.vendor, writer.token is not None
+    vendor, held = current().vendor, writer.token is not None
     values = [(row.idx, row.channel, row.type, row.blob) for row in rows]
     at: list[Any] = [place.thread_id, place.ns, place.checkpoint_id, rows[0].task_id, rows[0].task_path, writer.run]
     if vendor == "postgresql":

@@ -50,6 +50,22 @@ def test_a_call_has_a_connection_that_is_not_the_callers_and_shares_it_with_call
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_plain_call_leaves_django_alone_until_one_inside_of_it_needs_it() -> None:
+    def plain() -> tuple[int, int, int, int]:
+        return link(), id(django_connections["default"]), connections.run(link), connections.run(django_link)
+
+    def django_link() -> int:
+        return id(django_connections["default"])
+
+    mine = django_link()
+    lent, seen, inner, seen_inside = connections.run_plain(plain)
+    assert lent != mine
+    assert seen == mine
+    assert inner == seen_inside == lent
+    assert django_link() == mine
+
+
+@pytest.mark.django_db(transaction=True)
 async def test_an_event_loop_waits_where_it_is_and_runs_on() -> None:
     loop = asyncio.get_running_loop()
     with pytest.raises(SynchronousOnlyOperation):
