@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from json import JSONEncoder
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -44,8 +43,7 @@ _ATTEMPTS = 5  # at storing a checkpoint: one more for each time that another br
 _memory = snapshots.Memory()  # one a process: each agent has a saver of its own, and they share threads
 
 
-@dataclass(frozen=True, slots=True)
-class _Drafted:
+class _Drafted(NamedTuple):
     """A checkpoint as bytes, before its pieces have their places."""
 
     place: Place

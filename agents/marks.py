@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
@@ -14,8 +13,7 @@ _SENDS = "__pregel_tasks"
 _BRANCH, _JOIN = "branch:to:", "join:"
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """``next_nodes``: names of what runs next, joined by NODES; a node with three tasks stands there three times.
 
     ``messages``: how many, None where a DeltaChannel keeps them as writes. ``outer_id``: in a subgraph's namespace, the

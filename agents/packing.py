@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import ormsgpack
 
@@ -23,16 +23,19 @@ DIGEST_BYTES = 16  # 128 bits of blake2b: nobody may find another message with t
 REMEMBERED_BYTES = 16 << 20  # of conversations, in one process
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(NamedTuple):
     """A list of messages as it was told: their classes, all that they hold as plain data, and their digests."""
 
     kinds: list[type]
     body: bytes
     digests: bytes
 
-    def begins(self, other: Telling) -> bool:
-        return other.body.startswith(self.body) and other.kinds[: len(self.kinds)] == self.kinds
+    def begins(self, kinds: list[type], body: bytes) -> bool:
+        return body.startswith(self.body) and kinds[: len(self.kinds)] == self.kinds
+
+
+_EXTRA = attrgetter("__pydantic_extra__")
+_NOTHING = Telling([], b"", b"")
 
 
 class Blobs:
@@ -87,8 +90,8 @@ def elements(items: Sequence[Any], pack: Pack, *, key: Hashable = None) -> tuple
         return Blobs(blobs), digests(blobs)
     kinds, body = told
     before = _memory.get(key)
-    if before is None or not before.begins(Telling(kinds, body, b"")):
-        before = Telling([], b"", b"")
+    if before is None or not before.begins(kinds, body):
+        before = _NOTHING
     tail = [pack(item) for item in items[len(before.kinds) :]]
     now = Telling(kinds, body, before.digests + digests(tail))
     _memory.keep(key, now)
@@ -98,7 +101,7 @@ def elements(items: Sequence[Any], pack: Pack, *, key: Hashable = None) -> tuple
 def _told(items: Sequence[Any]) -> tuple[list[type], bytes] | None:
     """Return the class of each message and all that decides how they are packed; None where that cannot be said."""
     kinds = [*map(type, items)]
-    if not SHAPE_OF.keys() >= {*kinds} or any(item.__pydantic_extra__ for item in items):
+    if not SHAPE_OF.keys() >= {*kinds} or any(map(_EXTRA, items)):
         return None
     try:
         return kinds, _body([item.__dict__ for item in items])

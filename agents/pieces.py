@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
@@ -44,16 +44,14 @@ class Cut:
     digests: bytes  # of the blobs, DIGEST_BYTES each
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
+class Laid(NamedTuple):
     """Where the pieces of one value lie, in order, and their digests."""
 
     spans: tuple[Span, ...]
     digests: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     chain: int
     number: int
     digest: bytes
@@ -87,6 +85,8 @@ def _cut(value: Any, pack: Pack, key: tuple[str, ...]) -> Any:
     inner = value.value if delta else value
     if inner is None or isinstance(inner, bool | int | float) or (isinstance(inner, str) and len(inner) < 64):
         return value  # small for certain, without packing it to see
+    if type(inner) in (list, dict) and not inner:
+        return value
     if type(inner) in (list, tuple) and any(isinstance(item, BaseMessage) for item in inner):
         return Cut("list", len(inner), delta, *elements(inner, pack, key=key))
     whole = pack(inner)
@@ -143,23 +143,27 @@ def place(cut: Cut, known: Laid | None, *, fresh: bool) -> tuple[Laid, list[Piec
 
 
 def _anew(cut: Cut) -> tuple[Laid, list[Piece]]:
-    line = _Line(secrets.randbits(CHAIN_BITS), 0)
-    for one, blob in zip(digests_of(cut.digests), cut.blobs.after(0), strict=True):
-        line.add(one, blob)
-    return Laid(tuple(line.spans), cut.digests), line.new
+    new = _in_a_row(_new_chain(), 0, cut.digests, cut.blobs.after(0))
+    return Laid(((new[0].chain, 0, len(new)),) if new else (), cut.digests), new
 
 
 def _appended(cut: Cut, known: Laid, *, fresh: bool) -> tuple[Laid, list[Piece]]:
-    line = _continued(known, fresh)
-    line.spans = [*known.spans]
-    old = len(known.digests) // DIGEST_BYTES
-    for one, blob in zip(digests_of(cut.digests[len(known.digests) :]), cut.blobs.after(old), strict=True):
-        line.add(one, blob)
-    return Laid(tuple(line.spans), cut.digests), line.new
+    chain, number = _continued(known, fresh)
+    old = len(known.digests)
+    new = _in_a_row(chain, number, cut.digests[old:], cut.blobs.after(old // DIGEST_BYTES))
+    spans, first = known.spans, number
+    if spans and spans[-1][0] == chain and spans[-1][2] == number:
+        spans, first = spans[:-1], spans[-1][1]
+    return Laid((*spans, (chain, first, number + len(new))), cut.digests), new
+
+
+def _in_a_row(chain: int, number: int, digests: bytes, blobs: Sequence[bytes]) -> list[Piece]:
+    each = zip(digests_of(digests), blobs, strict=True)
+    return [Piece(chain, at, one, blob) for at, (one, blob) in enumerate(each, number)]
 
 
 def _edited(cut: Cut, known: Laid, fresh: bool) -> tuple[Laid, list[Piece]]:
-    line = _continued(known, fresh)
+    line = _Line(*_continued(known, fresh))
     at = dict(zip(addresses(known.spans), digests_of(known.digests), strict=True))
     where = {one: address for address, one in reversed(at.items())}
     for one, blob in zip(digests_of(cut.digests), cut.blobs.after(0), strict=True):
@@ -173,12 +177,16 @@ def _edited(cut: Cut, known: Laid, fresh: bool) -> tuple[Laid, list[Piece]]:
     return Laid(tuple(line.spans), cut.digests), line.new
 
 
-def _continued(known: Laid, fresh: bool) -> _Line:
-    """Go on where the chain of the last span ends, as far as this value knows."""
+def _continued(known: Laid, fresh: bool) -> Address:
+    """Return where the chain of the last span ends, as far as this value knows."""
     if fresh or not known.spans:
-        return _Line(secrets.randbits(CHAIN_BITS), 0)
+        return _new_chain(), 0
     chain = known.spans[-1][0]
-    return _Line(chain, max(end for other, _, end in known.spans if other == chain))
+    return chain, max([end for other, _, end in known.spans if other == chain])
+
+
+def _new_chain() -> int:
+    return secrets.randbits(CHAIN_BITS)
 
 
 class _Line:
@@ -216,9 +224,8 @@ def addresses(spans: Sequence[Span]) -> Iterator[Address]:
             yield chain, number
 
 
-def digests_of(digests: bytes) -> Iterator[bytes]:
-    for start in range(0, len(digests), DIGEST_BYTES):
-        yield digests[start : start + DIGEST_BYTES]
+def digests_of(digests: bytes) -> list[bytes]:
+    return [digests[start : start + DIGEST_BYTES] for start in range(0, len(digests), DIGEST_BYTES)]
 
 
 def merged(spans: Sequence[Span]) -> list[Span]:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import ormsgpack
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint
@@ -89,26 +89,22 @@ class Draft:
     cuts: Mapping[str, Cut]
 
 
-@dataclass(frozen=True, slots=True)
-class Laying:
+class Laying(NamedTuple):
     """A draft with a place for each piece."""
 
     blob: bytes
     laid: Known
+    spans: tuple[Span, ...]
     new: Sequence[Piece]
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        return spans_of(self.laid)
 
     @property
     def reuses(self) -> bool:
         """Whether it names pieces that are not its own."""
-        return sum(end - first for _, first, end in self.spans) > len(self.new)
+        return sum([end - first for _, first, end in self.spans]) > len(self.new)
 
 
 def spans_of(known: Known) -> tuple[Span, ...]:
-    return tuple(span for laid in known.values() for span in laid.spans)
+    return tuple([span for laid in known.values() for span in laid.spans])
 
 
 def draft(checkpoint: Checkpoint, serde: SerializerProtocol, *, key: tuple[str, ...]) -> Draft:
@@ -163,7 +159,7 @@ def lay(drafted: Draft, known: Known, serde: SerializerProtocol, *, fresh: bool)
         laid[name], pieces = place(cut, known.get(name), fresh=fresh)
         new += pieces
     layout = [[name, cut.kind, cut.count, cut.delta, len(laid[name].spans)] for name, cut in drafted.cuts.items()]
-    return Laying(b"\x92" + drafted.small + serde.dumps_typed(layout)[1], laid, new)
+    return Laying(b"\x92" + drafted.small + serde.dumps_typed(layout)[1], laid, spans_of(laid), new)
 
 
 # ---------------------------------------------------------------------------------------------------------------- read

@@ -10,12 +10,10 @@ pieces takes it shared, then makes sure that the parent still stands: so no chec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
@@ -35,16 +33,14 @@ class Fenced(RuntimeError):
     """A write by a worker that no longer holds the thread, or by nobody while somebody does. Nothing is stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(NamedTuple):
     """Who writes: a run under its fencing token, or ("", None) for nobody in particular."""
 
     run: str = ""
     token: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
+class Basis(NamedTuple):
     """The parent whose pieces a checkpoint names again, with its spans as the writer knows them."""
 
     place: Place
@@ -209,8 +205,7 @@ def _alone(*thread_ids: str) -> None:
 # --------------------------------------------------------------------------------------------------------- checkpoints
 
 
-@dataclass(frozen=True, slots=True)
-class NewCheckpoint:
+class NewCheckpoint(NamedTuple):
     """A checkpoint to store: its row, and the pieces that are its own. ``metadata``: as JSON."""
 
     place: Place
@@ -223,11 +218,13 @@ class NewCheckpoint:
     pieces: Sequence[Piece]
 
     def values(self, writer: Writer) -> list[Any]:
-        place, marks = self.place, self.marks
-        values = [place.thread_id, place.ns, place.checkpoint_id, self.parent_id, writer.run, self.type, self.blob]
-        shown = [marks.next_nodes, marks.messages, marks.outer_id]
-        left = [self.parent_id, place.thread_id, place.ns]
-        return [*values, json.dumps(self.spans), self.metadata, *shown, *left]
+        values = [*self.place, self.parent_id, writer.run, self.type, self.blob, _as_json(self.spans), self.metadata]
+        left = [self.parent_id, self.place.thread_id, self.place.ns]
+        return [*values, *self.marks, *left]
+
+
+def _as_json(spans: Iterable[Span]) -> str:
+    return f"[{', '.join([f'[{chain}, {first}, {end}]' for chain, first, end in spans])}]"  # as json.dumps has it
 
 
 def write_checkpoint(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
@@ -269,8 +266,7 @@ def _gate_values(new: NewCheckpoint, writer: Writer) -> list[Any]:
 def _basis_values(basis: Basis | None) -> list[Any]:
     if basis is None:
         return []
-    place = basis.place
-    return [place.thread_id, place.ns, place.checkpoint_id, json.dumps(basis.spans)]
+    return [*basis.place, _as_json(basis.spans)]
 
 
 def _told(rows: Sequence[tuple[Any, ...]]) -> tuple[int, list[Any]]:

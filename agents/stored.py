@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Max, Q
 from django.db.models.fields.json import KeyTransform
@@ -19,8 +19,7 @@ INTERRUPT = "__interrupt__"
 _SELECTS = 100  # spans a query; SQLite takes 500
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a checkpoint stands."""
 
     thread_id: str
@@ -28,8 +27,7 @@ class Place:
     checkpoint_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRow:
+class CheckpointRow(NamedTuple):
     place: Place
     parent_id: str
     type: str
@@ -38,8 +36,7 @@ class CheckpointRow:
     metadata: Any
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRow:
+class WriteRow(NamedTuple):
     task_id: str
     idx: int
     task_path: str
