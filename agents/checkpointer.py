@@ -234,21 +234,28 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if writes:
-            place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path)
-            run_plain(store.write_writes, place, rows, writer=_writer(config), replace=_all_special(writes))
+            special = _all_special(writes)
+            place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path, keep_last=special)
+            run_plain(store.write_writes, place, rows, writer=_writer(config), replace=special)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if writes:
-            place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path)
-            await arun_plain(store.write_writes, place, rows, writer=_writer(config), replace=_all_special(writes))
+            special = _all_special(writes)
+            place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path, keep_last=special)
+            await arun_plain(store.write_writes, place, rows, writer=_writer(config), replace=special)
 
     def _write_rows(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], *, task_id: str, task_path: str
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        *,
+        task_id: str,
+        task_path: str,
+        keep_last: bool,
     ) -> tuple[Place, Sequence[WriteRow]]:
         rows: dict[int, WriteRow] = {}
-        keep_last = _all_special(writes)
         for position, (channel, value) in enumerate(writes):
             idx = WRITES_IDX_MAP.get(channel, position)
             row = WriteRow(task_id, idx, task_path, channel, *self.serde.dumps_typed(value))
