@@ -95,6 +95,8 @@ class Driver:
             if not self._stopping:
                 raise
             self.cancelled = True
+        except ledger.Ended:
+            self.cancelled = True
         except Fenced as late:
             self.lost = True
             log.warning("late worker", extra={"run": self.run_id, "reason": str(late)})
@@ -110,6 +112,7 @@ class Driver:
             self.error = _words(error)
 
     def _in_thread(self, value: Any, config: Any, options: dict[str, Any]) -> None:
+        ledger.ended.set(lambda: self._stopping)
         for told in self._parts(value, config, options):
             self.recorder.tell(told)
             if self._stopping:

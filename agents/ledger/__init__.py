@@ -12,6 +12,17 @@ rewind and a replay change it, and then it is another execution that needs a per
 from __future__ import annotations
 
 from agents.ledger.attempts import Attempt, checked, is_ours
-from agents.ledger.gate import aguard, cancel_async, current_execution, guard, in_flight
+from agents.ledger.gate import Ended, aguard, cancel_async, current_execution, ended, guard, in_flight
 
-__all__ = ["Attempt", "aguard", "cancel_async", "checked", "current_execution", "guard", "in_flight", "is_ours"]
+__all__ = [
+    "Attempt",
+    "Ended",
+    "aguard",
+    "cancel_async",
+    "checked",
+    "current_execution",
+    "ended",
+    "guard",
+    "in_flight",
+    "is_ours",
+]

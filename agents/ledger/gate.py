@@ -24,14 +24,26 @@ in_flight: ContextVar[set[asyncio.Task[Any]] | None] = ContextVar("in_flight", d
 # Those of them whose tool is a coroutine: they can be ended in the middle. A tool in a thread cannot.
 _endable: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
 
+# Whether people ended the run. The runner sets it where there is no task to cancel: what has not begun then never does.
+ended: ContextVar[Callable[[], bool]] = ContextVar("ended", default=lambda: False)
+
 # The execution a tool runs in: its id is the idempotency key that a tool may hand on.
 current_execution: ContextVar[str] = ContextVar("current_execution", default="")
 
 
+class Ended(GraphBubbleUp):
+    """People ended the run before this tool began."""
+
+
 def guard(request: Any, execute: Callable[[Any], Any]) -> Any:
-    """Judge one call, run it at most once, record it. The sync wrapper around a ToolNode's ``execute``."""
+    """Judge one call, run it at most once, record it. The sync wrapper around a ToolNode's ``execute``.
+
+    Raises Ended where people ended the run.
+    """
     if request.tool is None or not is_ours(request.runtime):
         return execute(request)
+    if ended.get()():
+        raise Ended("People ended the run before this tool began.")
     attempt = attempt_of(request)
     step = _ask_and_judge(attempt)
     if step.act != "run":

@@ -19,6 +19,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.prebuilt import ToolNode
 
 from agents import connections, history, registry, runner, runs, streams
+from agents.driver import Driver
 from agents.heartbeat import Heartbeat
 from agents.models import Run, Thread, ToolExecution
 from agents.outcome import Outcome
@@ -207,6 +208,54 @@ def test_a_run_in_a_thread_is_stopped_at_the_next_thing_it_says(shop: Any) -> No
             gate.go.set()
     assert outcomes[0].status == "cancelled"
     assert [row.name for row in ToolExecution.objects.filter(thread_id=thread_id)] == ["block"]
+
+
+def test_a_call_that_shares_a_task_in_a_thread_does_not_begin_after_the_stop(
+    shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, ran, stopped = Gate(), [], threading.Event()
+    stop = Driver.stop
+
+    def noted(driver: Driver) -> None:
+        stop(driver)
+        stopped.set()
+
+    monkeypatch.setattr(Driver, "stop", noted)
+
+    @tool
+    def act() -> str:
+        """Act."""
+        ran.append("act")
+        return "acted"
+
+    def plain(request: Any, handler: Any) -> Any:
+        return handler(request)
+
+    def propose_both(state: graphs.Log) -> dict[str, Any]:
+        calls = [ToolCall(name=name, args={}, id=name, type="tool_call") for name in ("block", "act")]
+        return {"messages": [AIMessage("", tool_calls=calls)]}
+
+    def build() -> Any:
+        return graphs.chain(
+            ("propose", propose_both), ("tools", ToolNode([gate.tools()[0], act], wrap_tool_call=plain))
+        )
+
+    with registry.override("plain", build):
+        thread_id = start("plain", "go")
+        with working(thread_id) as outcomes:
+            assert gate.begun.wait(SOON)
+            assert runs.request_stop(running(thread_id), "cancel")
+            assert stopped.wait(SOON)
+            gate.go.set()
+        assert (outcomes[0].status, outcomes[0].error) == ("cancelled", "Stopped by a person.")
+        assert [row.name for row in ToolExecution.objects.filter(thread_id=thread_id)] == ["block"]
+        assert ran == []
+        runs.enqueue(thread_id, kind="input", payload={"text": "go on"}, author="olga")
+        step(thread_id)
+        assert results(thread_id)[:2] == [
+            ("block", "blocked", "success"),
+            ("act", "This call was not run: its run ended before it.", "error"),
+        ]
 
 
 def test_now_is_not_taken_back_by_soon(shop: Any) -> None:
