@@ -71,13 +71,7 @@ def _notice_refusals() -> None:
 
 
 def _keep_turns() -> None:
-    """Let calls that share a task run one after the other, in call order, until one of them raises.
-
-    ``create_agent`` gives each call a task. A bare ToolNode runs all calls in one, in parallel, and LangGraph hands
-    answers out by counting the task's interrupts: with two tools that ask, the quicker one would get the other's
-    answer. Once one has raised, the node is over and takes its calls again from the first: a call that began now would
-    act behind a run that has ended, and an event loop that closes would break it off in the middle.
-    """
+    """Let the calls of one visit run in turn (``_Visit``)."""
     parse, run_one, arun_one = ToolNode._parse_input, ToolNode._run_one, ToolNode._arun_one
 
     def visited(node: ToolNode, value: Any) -> Any:
@@ -86,8 +80,8 @@ def _keep_turns() -> None:
         return calls, input_type
 
     def in_turn(node: ToolNode, call: Any, input_type: Any, runtime: Any) -> Any:
-        visit = _visit.get()
-        if visit is None or not ledger.is_ours(runtime):
+        visit = _visit_of(call, runtime)
+        if visit is None:
             return run_one(node, call, input_type, runtime)
         before, done = visit.place(call, threading.Event)
         if before:
@@ -96,8 +90,8 @@ def _keep_turns() -> None:
             return run_one(node, call, input_type, runtime)
 
     async def ain_turn(node: ToolNode, call: Any, input_type: Any, runtime: Any) -> Any:
-        visit = _visit.get()
-        if visit is None or not ledger.is_ours(runtime):
+        visit = _visit_of(call, runtime)
+        if visit is None:
             return await arun_one(node, call, input_type, runtime)
         before, done = visit.place(call, asyncio.Event)
         if before:
@@ -110,14 +104,29 @@ def _keep_turns() -> None:
     ToolNode._arun_one = ain_turn  # type: ignore[method-assign,assignment]
 
 
+def _visit_of(call: Any, runtime: Any) -> _Visit | None:
+    """Return the visit with which a call came; None for one that is not the runner's, or that a node made up itself."""
+    visit = _visit.get()
+    return visit if visit is not None and visit.brought(call) and ledger.is_ours(runtime) else None
+
+
 class _Visit:
-    """The calls that a graph brings to a ToolNode at one time, and how far they are."""
+    """The calls that a graph brings to a ToolNode at one time. They run in call order, until one of them raises.
+
+    ``create_agent`` gives each call a task. A bare ToolNode runs all calls in one, in parallel, and LangGraph hands
+    answers out by counting the task's interrupts: with two tools that ask, the quicker one would get the other's
+    answer. Once one has raised, the node is over and takes its calls again from the first: a call that began now would
+    act behind a run that has ended, and an event loop that closes would break it off in the middle.
+    """
 
     def __init__(self, calls: Sequence[Any]) -> None:
         self._calls = calls
         self._over = False
         self._events: list[Any] = []  # one a call: set when it has ended, or need not begin
         self._lock = threading.Lock()
+
+    def brought(self, call: Any) -> bool:
+        return any(one is call for one in self._calls)
 
     def place(self, call: Any, event: type[Any]) -> tuple[Any, Any]:
         """Return (event to wait for, event to set) of one call; the first waits for None."""

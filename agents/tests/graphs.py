@@ -339,6 +339,11 @@ def asking_tools(record: Record) -> list[BaseTool]:
     return [asking_tool(name) for name in NAMES]
 
 
+def as_it_is(request: Any, execute: Any) -> Any:
+    """Wrap a tool call without a change. Sync only: an agent with such a hook runs in a thread."""
+    return execute(request)
+
+
 def propose_three(state: Log) -> dict[str, Any]:
     calls = [ToolCall(name=name, args={}, id=f"call_{name}", type="tool_call") for name in NAMES]
     return {"messages": [AIMessage("three at once", tool_calls=calls, id="ai-three")]}

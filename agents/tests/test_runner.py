@@ -261,30 +261,17 @@ def test_each_of_several_questions_gets_its_own_answer(shop: Any) -> None:
     assert {key: log[key] for key in ("left", "right", "inner")} == {"left": "L", "right": "R", "inner": "I"}
 
 
-def test_tools_that_share_a_task_get_their_own_answers_and_run_once(shop: Any) -> None:
-    ran: list[Any] = []
-    with registry.override("three", lambda: graphs.three_tools(graphs.into(ran))):
-        thread_id = start("three", "go")
-        for name in ("one", "two", "three"):
-            (ask,) = step(thread_id).asks
-            assert ask.value == f'{{"from":"{name}"}}'.encode()
-            answer(thread_id, ask, f"for {name}", ["respond"])
-        assert step(thread_id).status == "success"
-    assert ran == [(name, {"answer": f"for {name}"}) for name in ("one", "two", "three")]
-
-
-def _as_it_is(request: Any, execute: Any) -> Any:
-    return execute(request)
+def wraps_of(mode: str) -> dict[str, Any]:
+    return {"wrap_tool_call": graphs.as_it_is} if mode == "sync" else {}
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
-def test_a_call_that_shares_a_task_does_not_begin_behind_a_question(shop: Any, mode: str) -> None:
+def test_tools_that_share_a_task_get_their_own_answers_and_none_begins_behind_a_question(shop: Any, mode: str) -> None:
     """The question ends the run. What began after it would act behind a run that is over, or be broken off."""
     ran: list[Any] = []
-    wraps: dict[str, Any] = {"wrap_tool_call": _as_it_is} if mode == "sync" else {}
 
     def build() -> Any:
-        node = ToolNode(graphs.asking_tools(graphs.into(ran)), **wraps)
+        node = ToolNode(graphs.asking_tools(graphs.into(ran)), **wraps_of(mode))
         return graphs.chain(("propose", graphs.propose_three), ("tools", node))
 
     with registry.override("three", build):
@@ -292,18 +279,18 @@ def test_a_call_that_shares_a_task_does_not_begin_behind_a_question(shop: Any, m
         thread_id = start("three", "go")
         for count, name in enumerate(graphs.NAMES, 1):
             (ask,) = step(thread_id).asks
-            begun = ToolExecution.objects.filter(thread=thread_id).order_by("started_at")
-            assert sorted(one.name for one in begun) == sorted(graphs.NAMES[:count])
-            assert not [one.name for one in begun if one.status == "started"]
+            assert ask.value == f'{{"from":"{name}"}}'.encode()
+            begun = dict(ToolExecution.objects.filter(thread=thread_id).values_list("name", "status"))
+            assert begun.keys() == {*graphs.NAMES[:count]}
+            assert "started" not in begun.values()
             answer(thread_id, ask, f"for {name}", ["respond"])
         assert step(thread_id).status == "success"
-    assert [name for name, _ in ran] == list(graphs.NAMES)
+    assert ran == [(name, {"answer": f"for {name}"}) for name in graphs.NAMES]
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_a_call_that_shares_a_task_does_not_begin_behind_an_error(shop: Any, mode: str) -> None:
     ran: list[Any] = []
-    wraps: dict[str, Any] = {"wrap_tool_call": _as_it_is} if mode == "sync" else {}
 
     @tool
     def one() -> str:
@@ -312,7 +299,7 @@ def test_a_call_that_shares_a_task_does_not_begin_behind_an_error(shop: Any, mod
 
     def build() -> Any:
         _, two, three = graphs.asking_tools(graphs.into(ran))
-        node = ToolNode([one, two, three], handle_tool_errors=False, **wraps)
+        node = ToolNode([one, two, three], handle_tool_errors=False, **wraps_of(mode))
         return graphs.chain(("propose", graphs.propose_three), ("tools", node))
 
     with registry.override("three", build):
@@ -321,6 +308,27 @@ def test_a_call_that_shares_a_task_does_not_begin_behind_an_error(shop: Any, mod
     assert (outcome.status, outcome.asks) == ("error", ())
     assert "out of paper" in outcome.error
     assert list(ToolExecution.objects.filter(thread=thread_id).values_list("name", "status")) == [("one", "failed")]
+
+
+def test_a_node_may_bring_calls_that_it_made_itself(shop: Any) -> None:
+    """A subclass may copy what the message says; then nothing tells which of the visit's calls this is."""
+    ran: list[Any] = []
+
+    class Copying(ToolNode):
+        def _parse_input(self, value: Any) -> Any:
+            calls, input_type = super()._parse_input(value)
+            return [{**call} for call in calls], input_type
+
+    def build() -> Any:
+        node = Copying(graphs.asking_tools(graphs.into(ran))[:1])
+        return graphs.chain(("propose", graphs.propose_three), ("tools", node))
+
+    with registry.override("copying", build):
+        thread_id = start("copying", "go")
+        (ask,) = step(thread_id).asks
+        answer(thread_id, ask, "yes", ["respond"])
+        outcome = step(thread_id)
+    assert (outcome.status, ran) == ("success", [("one", {"answer": "yes"})])
 
 
 # ---------------------------------------------------------------------------------------------------- claims and leases

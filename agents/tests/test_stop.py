@@ -191,11 +191,8 @@ def test_a_run_in_a_thread_is_stopped_at_the_next_thing_it_says(shop: Any) -> No
     """An agent with sync-only hooks runs in a thread: there is no loop whose task could be ended."""
     gate = Gate()
 
-    def plain(request: Any, handler: Any) -> Any:
-        return handler(request)
-
     def build() -> Any:
-        node = ToolNode([gate.tools()[0]], wrap_tool_call=plain)
+        node = ToolNode([gate.tools()[0]], wrap_tool_call=graphs.as_it_is)
         return graphs.chain(("propose", propose), ("tools", node), ("again", propose), ("twice", node))
 
     with registry.override("plain", build):
@@ -228,16 +225,13 @@ def test_a_call_that_shares_a_task_in_a_thread_does_not_begin_after_the_stop(
         ran.append("act")
         return "acted"
 
-    def plain(request: Any, handler: Any) -> Any:
-        return handler(request)
-
     def propose_both(state: graphs.Log) -> dict[str, Any]:
         calls = [ToolCall(name=name, args={}, id=name, type="tool_call") for name in ("block", "act")]
         return {"messages": [AIMessage("", tool_calls=calls)]}
 
     def build() -> Any:
         return graphs.chain(
-            ("propose", propose_both), ("tools", ToolNode([gate.tools()[0], act], wrap_tool_call=plain))
+            ("propose", propose_both), ("tools", ToolNode([gate.tools()[0], act], wrap_tool_call=graphs.as_it_is))
         )
 
     with registry.override("plain", build):
