@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from langgraph.types import Command
 
 from agents import demo
 from agents.tests import graphs
+from agents.tests.forking import in_child
 
 Ran = list[tuple[str, dict[str, Any]]]
 CONFIG: Any = {"configurable": {"thread_id": "one"}}
@@ -150,16 +150,8 @@ def test_a_killing_tool_kills_its_process_once(
     settings.DATA_DIR = tmp_path
     codes, counts = [], []
     for _ in range(2):
-        codes.append(_in_a_process_of_its_own(graphs.killing("pay", when=when)))
+        record = graphs.killing("pay", when=when)
+        codes.append(in_child(lambda record=record: record("pay", {"amount": 1}, None)))  # type: ignore[misc]
         counts.append(len(demo.effects("ran")))
     assert codes == [-signal.SIGKILL, 0]
     assert counts == [effects, effects + 1]
-
-
-def _in_a_process_of_its_own(record: graphs.Record) -> int:
-    """Record in a child and return its exit code; a fork, because importing LangChain afresh takes seconds."""
-    child = os.fork()
-    if child == 0:
-        record("pay", {"amount": 1}, None)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

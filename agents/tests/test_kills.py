@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections as django_connections
 from django.db.models.functions import Now
 from langchain_core.messages import AIMessage, ToolMessage
 
@@ -21,57 +20,34 @@ from agents.models import Run, Thread
 from agents.outcome import Effect, Outcome
 from agents.streams import rows
 from agents.tests import driving, graphs
-
-KILLED = 9
-NOT_REACHED = 0
+from agents.tests.forking import DONE, KILLED, in_child
 
 
 def die_at(thread_id: str, nth: int, *, after: bool) -> int:
     """Advance a thread in a forked child that dies at its nth operation. Returns the child's exit code."""
-    close_before_fork()
-    child = os.fork()
-    if child == 0:
-        _live_and_die(thread_id, nth, after=after)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
-
-
-def close_before_fork() -> None:
-    connections.close_all()
-    connection: Any
-    for connection in django_connections.all():
-        connection.close()
-        if connection.vendor == "postgresql":
-            connection.close_pool()  # its sockets must not be shared with the child
+    return in_child(lambda: _live_and_die(thread_id, nth, after=after))
 
 
 def _live_and_die(thread_id: str, nth: int, *, after: bool) -> None:
-    try:
-        lease = runs.claim(thread_id, f"victim-{nth}")
-        assert lease is not None
-        real, count = connections._call, 0
+    lease = runs.claim(thread_id, f"victim-{nth}")
+    assert lease is not None
+    real, count = connections._call, 0
 
-        def counted(fn: Any) -> Any:
-            nonlocal count
-            if getattr(fn, "func", None) in (rows.write, rows.last_seq):
-                return real(fn)  # what is told of a run is written in a thread of its own; no run rests on it
-            count += 1
-            mine = count
-            if mine == nth and not after:
-                os._exit(KILLED)
-            result = real(fn)
-            if mine == nth and after:
-                os._exit(KILLED)
-            return result
+    def counted(fn: Any) -> Any:
+        nonlocal count
+        if getattr(fn, "func", None) in (rows.write, rows.last_seq):
+            return real(fn)  # what is told of a run is written in a thread of its own; no run rests on it
+        count += 1
+        mine = count
+        if mine == nth and not after:
+            os._exit(KILLED)
+        result = real(fn)
+        if mine == nth and after:
+            os._exit(KILLED)
+        return result
 
-        connections._call = counted
-        runner.advance(lease, emit=lambda event: None)
-        os._exit(NOT_REACHED)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        os._exit(70)
+    connections._call = counted
+    runner.advance(lease, emit=lambda event: None)
 
 
 def lapse(thread_id: str) -> None:
@@ -145,7 +121,7 @@ def test_a_resume_is_killed_at_every_operation(shop: Any, case: str, after: bool
             (ask,) = driving.step(thread_id).asks
             driving.answer(thread_id, ask, value, ["approve"])
             code = die_at(thread_id, nth, after=after)
-            if code == NOT_REACHED:
+            if code == DONE:
                 break
             assert code == KILLED
             lapse(thread_id)
@@ -170,7 +146,7 @@ def test_an_input_is_killed_at_every_operation(shop: Any, after: bool) -> None:
     for nth in range(1, 200):
         thread_id = driving.start("support", "Please refund order 10482.")
         code = die_at(thread_id, nth, after=after)
-        if code == NOT_REACHED:
+        if code == DONE:
             break
         assert code == KILLED
         lapse(thread_id)

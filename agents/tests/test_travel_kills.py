@@ -12,56 +12,45 @@ from django.db import connection
 from agents import connections, history, registry, runner, runs, statements, store, stored
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite, Run, Thread
 from agents.tests import driving, graphs
+from agents.tests.forking import DONE, KILLED, in_child
 from agents.tests.journeys import reply, walk
 from agents.tests.looking import asks, everything, first_at, ids
-from agents.tests.test_kills import KILLED, NOT_REACHED, assert_whole, close_before_fork, lapse, payments
+from agents.tests.test_kills import assert_whole, lapse, payments
 
 PAY = graphs.turns([("pay", {"amount": 5}), ("read", {"id": 1})])
 
 
 def die_in(work: Callable[[], Any], nth: int) -> int:
     """Do ``work`` in a forked child that dies before its nth statement, counting those of all threads."""
-    close_before_fork()
-    child = os.fork()
-    if child == 0:
-        _work_and_die(work, nth)
-    _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
+    return in_child(lambda: _work_and_die(work, nth))
 
 
 def _work_and_die(work: Callable[[], Any], nth: int) -> None:
-    try:
-        count, real = 0, connections._call
+    count, real = 0, connections._call
 
-        def counted() -> None:
-            nonlocal count
-            count += 1
-            if count == nth:
-                os._exit(KILLED)
+    def counted() -> None:
+        nonlocal count
+        count += 1
+        if count == nth:
+            os._exit(KILLED)
 
-        def wrapped(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-            counted()
-            return execute(sql, params, many, context)
+    def wrapped(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        counted()
+        return execute(sql, params, many, context)
 
-        def called(fn: Any) -> Any:
-            counted()
-            return real(fn)
+    def called(fn: Any) -> Any:
+        counted()
+        return real(fn)
 
-        def executed(sql: str, params: Any = ()) -> Any:
-            counted()
-            return statements.execute(sql, params)
+    def executed(sql: str, params: Any = ()) -> Any:
+        counted()
+        return statements.execute(sql, params)
 
-        connections._call = called
-        for module in (store, stored):  # their statements pass by Django's wrappers
-            vars(module)["execute"] = executed
-        with connection.execute_wrapper(wrapped):
-            work()
-        os._exit(NOT_REACHED)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        os._exit(70)
+    connections._call = called
+    for module in (store, stored):  # their statements pass by Django's wrappers
+        vars(module)["execute"] = executed
+    with connection.execute_wrapper(wrapped):
+        work()
 
 
 def run_claimed(thread_id: str) -> None:
@@ -79,7 +68,7 @@ def test_a_fork_is_whole_or_not_there(shop: Any) -> None:
         code = die_in(lambda: history.fork(thread_id, author="olga", message="Wait."), nth)
         forks = Thread.objects.filter(ancestor_id=thread_id)
         assert everything(thread_id) == whole
-        if code == NOT_REACHED:
+        if code == DONE:
             break
         assert code == KILLED
         assert not forks.exists()
@@ -107,7 +96,7 @@ def test_a_rewind_is_killed_at_every_statement(shop: Any, message: str) -> None:
             assert payments(shop, thread_id) == [{"amount": 5}], f"killed at statement {nth}"
             assert len(history.tree(thread_id).branches) == 2
             assert set(rows) <= set(ids(thread_id))
-            if code == NOT_REACHED:
+            if code == DONE:
                 break
             if not message:
                 (ask,) = asks(thread_id)
