@@ -11,7 +11,14 @@ import threading
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_init, worker_process_init, worker_process_shutdown, worker_shutting_down
+from celery.signals import (
+    task_postrun,
+    worker_init,
+    worker_process_init,
+    worker_process_shutdown,
+    worker_shutting_down,
+)
+from django.db import close_old_connections, connections
 from kombu.transport import TRANSPORT_ALIASES
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
@@ -38,6 +45,23 @@ def poll_in_this_process(**_: Any) -> None:
 
     signal.signal(DRAIN, drain)
     worker_process_shutdown.connect(lambda **_: poller.stop(), weak=False)
+
+
+@worker_init.connect(weak=False)
+def fork_without_connections(**_: Any) -> None:
+    """Close what this process has open: its children would share it."""
+    connection: Any
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        if connection.vendor == "postgresql":
+            connection.close_pool()
+
+
+@task_postrun.connect(weak=False)
+def give_connections_back(task: Any, **_: Any) -> None:
+    """Put a task's connection back into the pool (on SQLite: keep it), unless the caller's thread is the task's."""
+    if not task.request.is_eager:
+        close_old_connections()
 
 
 @worker_init.connect(weak=False)

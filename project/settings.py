@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,9 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # nobody asks, and its replies would fill the broker
 CELERY_TIMEZONE = "UTC"
+# By itself Celery closes Django's connections and their pool before and after each task: a run then waits for a new
+# server process, which takes longer than all its statements. `project.celery` gives connections back instead.
+CELERY_DB_REUSE_MAX = sys.maxsize
 
 # ----------------------------------------------------------------------------------------------------------------- runs
 

@@ -10,15 +10,17 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
+from celery.fixups.django import DjangoWorkerFixup
+from django.conf import settings
 from django.db import connection
 
 from agents import registry, runs
 from agents.catalog import ENTRIES
 from agents.models import Run
-from project.celery import app
+from project.celery import app, fork_without_connections, give_connections_back
 
 pytestmark = [pytest.mark.production, pytest.mark.crash, pytest.mark.django_db(transaction=True)]
 
@@ -103,15 +105,43 @@ def test_a_worker_that_nobody_woke_finds_the_run_and_leaves_in_good_order(start_
     ended(worker)
 
 
-def test_a_worker_that_is_woken_does_not_wait_for_its_poll(start_worker: Start, settings: Any) -> None:
-    prefix = f"test-{uuid.uuid4().hex}"
-    worker = start_worker(POLL_SECONDS="3600", REDIS_PREFIX=prefix)
-    run = message()
+def wake(run: Run, prefix: str) -> None:
+    """Tell the workers of one place in Redis, as a reviewer's page does."""
     options = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, "global_keyprefix": f"{prefix}:"}
     with app.connection_for_write(transport_options=options) as link:
         app.send_task("reviews.advance", (str(run.thread_id),), connection=link)
+
+
+def test_a_worker_that_is_woken_does_not_wait_for_its_poll(start_worker: Start) -> None:
+    prefix = f"test-{uuid.uuid4().hex}"
+    worker = start_worker(POLL_SECONDS="3600", REDIS_PREFIX=prefix)
+    run = message()
+    wake(run, prefix)
     assert becomes(run, "interrupted", "error") == "interrupted"
     ended(worker)
+
+
+def test_a_task_leaves_its_connection_in_the_pool_for_the_next() -> None:
+    fixup = DjangoWorkerFixup(app)
+    fixup.worker = SimpleNamespace(pool_cls="prefork")
+    task = SimpleNamespace(request=SimpleNamespace(is_eager=False))
+    pool = connection.pool  # type: ignore[attr-defined]
+    for _ in range(3):
+        fixup.on_task_prerun(task)
+        connection.ensure_connection()
+        fixup.on_task_postrun(task)
+        give_connections_back(task=task)
+        assert connection.connection is None  # another thread may have it
+        assert connection.pool is pool  # type: ignore[attr-defined]
+    assert not pool.closed
+
+
+def test_a_worker_forks_without_connections() -> None:
+    connection.ensure_connection()
+    link, pool = connection.connection, connection.pool  # type: ignore[attr-defined]
+    fork_without_connections()
+    assert link.closed
+    assert pool.closed
 
 
 def test_a_deploy_stops_a_run_between_two_steps_and_the_next_worker_goes_on(start_worker: Start) -> None:
