@@ -37,7 +37,7 @@ def _running(command: str) -> Iterator[httpx.Client]:
         log = Path(folder, "log")
         with log.open("w") as said:
             process = subprocess.Popen(  # noqa: S603  # the command is the bench's own
-                [command, *options], cwd=folder, env=environment, stdout=said, stderr=said
+                [Path(command).absolute(), *options], cwd=folder, env=environment, stdout=said, stderr=said
             )
             try:
                 with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
