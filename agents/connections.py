@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import threading
 import time
 from collections.abc import Callable
@@ -25,11 +26,15 @@ T = TypeVar("T")
 
 MAX_CALLS = 8  # at a time; below the size of Django's pool, so that pages still find a connection then
 KEPT = 3  # connections that stay open between calls: taking one from the pool costs more than a put
-_DOUBT = 1.0  # seconds after which an idle connection is asked whether its server still knows it
+_DOUBT = 30.0  # seconds after which an idle connection is asked whether its server still knows it
 
 
 def _is_sqlite() -> bool:
     return str(connections.settings[DEFAULT_DB_ALIAS]["ENGINE"]).endswith("sqlite3")
+
+
+class _Lent(threading.local):
+    connection: BaseDatabaseWrapper | None = None  # that this thread was lent
 
 
 class _Desk:
@@ -41,46 +46,49 @@ class _Desk:
         for _ in range(1 if _is_sqlite() else MAX_CALLS):
             self.seats.put(None)
         self.idle: list[tuple[BaseDatabaseWrapper, float]] = []  # with the time since when
-        self.local = threading.local()
+        self.lent = _Lent()
 
-    def call(self, fn: Callable[[], T]) -> T:
+    def call(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``fn`` with one of the connections, of which ``current()`` tells it."""
         self.seats.get()
         try:
-            self.local.lent = lent = self._take()
+            self.lent.connection = connection = self._taken()
             try:
-                return fn()
+                return fn(*args, **kwargs)
             finally:
-                self.local.lent = None
-                self._give_back(lent)
+                self.lent.connection = None
+                if connection.errors_occurred or len(self.idle) >= KEPT:
+                    connection.close()
+                else:
+                    self.idle.append((connection, time.monotonic()))
         finally:
             self.seats.put(None)
 
-    def lent(self) -> BaseDatabaseWrapper | None:
-        """Return the connection that this thread was lent; None for none."""
-        return getattr(self.local, "lent", None)
-
-    def _take(self) -> BaseDatabaseWrapper:
+    def _taken(self) -> BaseDatabaseWrapper:
         try:
-            lent, since = self.idle.pop()
+            connection, since = self.idle.pop()
         except IndexError:
-            lent = connections.create_connection(DEFAULT_DB_ALIAS)
-            lent.inc_thread_sharing()
-            return lent
-        if lent.connection is not None and time.monotonic() - since > _DOUBT and not lent.is_usable():
-            lent.close()
-        return lent
-
-    def _give_back(self, lent: BaseDatabaseWrapper) -> None:
-        # SQLite has no pool, and opening its file again costs more than a put.
-        if lent.errors_occurred or (lent.vendor != "sqlite" and len(self.idle) >= KEPT):
-            lent.close()
-        else:
-            self.idle.append((lent, time.monotonic()))
+            connection = connections.create_connection(DEFAULT_DB_ALIAS)
+            connection.inc_thread_sharing()
+            return connection
+        if connection.vendor != "sqlite" and _is_doubtful(connection, since) and not connection.is_usable():
+            connection.close()
+        return connection
 
     def close(self) -> None:
         while self.idle:
             self.idle.pop()[0].close()
+
+
+def _is_doubtful(connection: BaseDatabaseWrapper, since: float) -> bool:
+    """Tell whether a server may have ended this connection: it says something that nobody asked, or was long idle."""
+    if connection.connection is None:
+        return False
+    if time.monotonic() - since > _DOUBT:
+        return True
+    news = select.poll()
+    news.register(connection.connection, select.POLLIN)
+    return bool(news.poll(0))
 
 
 _desk = _Desk()
@@ -121,7 +129,7 @@ def _as_mine(lent: BaseDatabaseWrapper, fn: Callable[[], T]) -> T:
 
 def current() -> BaseDatabaseWrapper:
     """Return the connection that Django uses in this thread, opened."""
-    link = _desk.lent() or connections[DEFAULT_DB_ALIAS]
+    link = _desk.lent.connection or connections[DEFAULT_DB_ALIAS]
     if link.connection is None:
         link.ensure_connection()
     return link
@@ -138,7 +146,7 @@ def run(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 async def arun(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call ``fn`` as ``run`` does, for code that awaits. It never joins a transaction, and is never cancelled."""
-    return _call(partial(_with_django, partial(fn, *args, **kwargs)))
+    return _call(_with_django, partial(fn, *args, **kwargs))
 
 
 def run_plain(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -146,29 +154,29 @@ def run_plain(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
     Django learns nothing of the connection, which takes as long as a small statement.
     """
-    if _desk.lent() is not None or ((own := _mine()) is not None and own.in_atomic_block):
+    if _desk.lent.connection is not None or ((own := _mine()) is not None and own.in_atomic_block):
         return fn(*args, **kwargs)
-    return _call(partial(fn, *args, **kwargs))
+    return _call(fn, *args, **kwargs)
 
 
 async def arun_plain(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call ``fn`` as ``run_plain`` does, for code that awaits, as ``arun`` does."""
-    return _call(partial(fn, *args, **kwargs))
+    return _call(fn, *args, **kwargs)
 
 
 def _with_django(fn: Callable[[], T]) -> T:
-    lent = _desk.lent()
+    lent = _desk.lent.connection
     return fn() if lent is None or lent is _mine() else _as_mine(lent, fn)
 
 
-def _call(fn: Callable[[], T]) -> T:
+def _call(fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call ``fn`` where Django finds no event loop: it refuses to wait for a database there. This one may wait."""
     loop = asyncio._get_running_loop()
     if loop is None:
-        return _desk.call(fn)
+        return _desk.call(fn, *args, **kwargs)
     asyncio._set_running_loop(None)
     try:
-        return _desk.call(fn)
+        return _desk.call(fn, *args, **kwargs)
     finally:
         asyncio._set_running_loop(loop)
 

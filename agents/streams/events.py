@@ -57,6 +57,11 @@ class Told:
         return self.kind not in (DELTA, CHECKPOINT, CUSTOM) and self.data.get("state") != "output"
 
     @property
+    def has_time(self) -> bool:
+        """Say whether it only tells that something began or moved on: what follows it at once may go with it."""
+        return self.kind in (STATUS, NODE, CALL, CHECKPOINT) or self.data.get("state") == "started"
+
+    @property
     def joins(self) -> tuple[Any, ...] | None:
         """Return what it may be joined to: text of the same block goes into one event."""
         if self.kind == DELTA:

@@ -7,6 +7,7 @@ with its number, once they are stored.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 URGENT_BURST = 6.0  # writes that need not wait for their turn,
 URGENT_RATE = 1.5  # and how many of them a second comes back: ten and this stay below twelve
+GATHER_SECONDS = 0.02  # that a step's beginning waits for the rest of it: most of an agent's steps take less
 PATIENCE = 3  # failed writes at the end of a run; the run is then taken up again by somebody who can write
 
 
@@ -50,6 +52,7 @@ class Recorder:
         self._pending: list[Told] = []
         self._joinable: dict[tuple[Any, ...], Told] = {}
         self._urgent = False
+        self._ready_at = math.inf  # when what is pending has waited long enough for what goes with it
         self._closing = False
         self._fenced = False
         self._failure: BaseException | None = None
@@ -91,6 +94,7 @@ class Recorder:
             self._joinable[key] = Told(told.kind, dict(told.data))
             self._pending.append(self._joinable[key])
         self._urgent = self._urgent or told.is_urgent
+        self._ready_at = min(self._ready_at, time.monotonic() + (GATHER_SECONDS if told.has_time else 0))
 
     # ------------------------------------------------------------------------------------------------------- its thread
 
@@ -117,15 +121,14 @@ class Recorder:
                 self._changed.wait(wait)
             batch, self._pending = self._pending, []
             self._joinable.clear()
-            self._urgent = False
+            self._urgent, self._ready_at = False, math.inf
             return batch or None
 
     def _seconds_left(self) -> float:
         now = time.monotonic()
         passed = now - self._written_at
-        if self._urgent and min(URGENT_BURST, self._budget + passed * URGENT_RATE) >= 1:
-            return 0
-        return settings.STREAM_SECONDS - passed
+        goes_first = self._urgent and min(URGENT_BURST, self._budget + passed * URGENT_RATE) >= 1
+        return max(self._ready_at - now, 0 if goes_first else settings.STREAM_SECONDS - passed)
 
     def _spend(self) -> None:
         """Note a write: one that came before its turn is paid from the budget, which fills slowly."""

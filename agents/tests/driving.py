@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from agents import runner, runs
@@ -14,6 +16,14 @@ def start(agent_name: str, say: str, *, author: str = "olga") -> str:
     thread_id = runs.create_thread(agent_name, author=author)
     runs.enqueue(thread_id, kind=Run.Kind.INPUT, payload={"text": say}, author=author)
     return thread_id
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread brings about."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)
 
 
 def step(thread_id: str, *, worker: str = "shell") -> Outcome:

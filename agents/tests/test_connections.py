@@ -16,6 +16,7 @@ from django.db import connections as django_connections
 
 from agents import connections, statements
 from agents.models import Agent
+from agents.tests.driving import until
 from agents.tests.forking import DONE, in_child
 
 
@@ -130,12 +131,29 @@ def test_few_connections_are_kept_open_and_the_others_go_back_to_the_pool() -> N
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif("postgres" not in os.environ.get("DATABASE_URL", ""), reason="SQLite has no server that restarts")
-def test_a_connection_that_its_server_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_DOUBT", 0.0)
+def test_a_connection_that_its_server_ended_is_replaced() -> None:
     [[pid]] = connections.run(statements.execute, "select pg_backend_pid()")
+    assert connections.run(statements.execute, "select pg_backend_pid()") == [(pid,)]
     statements.execute("select pg_terminate_backend(%s)", [pid])
+    until(lambda: not statements.execute("select 1 from pg_stat_activity where pid = %s", [pid]))
     [[other]] = connections.run(statements.execute, "select pg_backend_pid()")
     assert other != pid
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("postgres" not in os.environ.get("DATABASE_URL", ""), reason="SQLite has no server to ask")
+def test_a_connection_is_asked_only_when_it_was_long_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def is_usable(self: Any) -> bool:
+        asked.append(id(self))
+        return True
+
+    monkeypatch.setattr(type(django_connections["default"]), "is_usable", is_usable)
+    kept = connections.run(link)
+    assert (connections.run(link), asked) == (kept, [])
+    monkeypatch.setattr(connections, "_DOUBT", 0.0)
+    assert (connections.run(link), asked) == (kept, [kept])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -33,15 +33,17 @@ def _live_and_die(thread_id: str, nth: int, *, after: bool) -> None:
     assert lease is not None
     real, count = connections._call, 0
 
-    def counted(fn: Any) -> Any:
+    def counted(fn: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal count
-        if getattr(fn, "func", None) in (rows.write, rows.last_seq):
-            return real(fn)  # what is told of a run is written in a thread of its own; no run rests on it
+        if any(getattr(one, "func", None) in (rows.write, rows.last_seq) for one in args):
+            return real(
+                fn, *args, **kwargs
+            )  # what is told of a run is written in a thread of its own; no run rests on it
         count += 1
         mine = count
         if mine == nth and not after:
             os._exit(KILLED)
-        result = real(fn)
+        result = real(fn, *args, **kwargs)
         if mine == nth and after:
             os._exit(KILLED)
         return result

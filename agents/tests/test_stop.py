@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -25,7 +24,7 @@ from agents.models import Run, Thread, ToolExecution
 from agents.outcome import Outcome
 from agents.testing import ScriptedChatModel, Turn
 from agents.tests import driving, graphs
-from agents.tests.driving import answer, decisions, start, step
+from agents.tests.driving import answer, decisions, start, step, until
 from agents.tests.screen import Screen
 
 SOON = 60  # seconds, at most: the machine may be busy
@@ -89,13 +88,6 @@ def working(thread_id: str) -> Iterator[list[Outcome]]:
     finally:
         thread.join(SOON * 2)
         assert not thread.is_alive()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.01)
 
 
 def running(thread_id: str) -> str:

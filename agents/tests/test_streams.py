@@ -23,7 +23,7 @@ from agents.streams import rows
 from agents.streams.events import MOST_BYTES, PIECE, Told, cut, plain
 from agents.testing import ScriptedChatModel, Turn
 from agents.tests import graphs
-from agents.tests.driving import answer, decisions, start, step
+from agents.tests.driving import answer, decisions, start, step, until
 from agents.tests.screen import Screen
 
 SPEECH = "The cat sat on the mat, and then it went home again because it rained. " * 6
@@ -230,6 +230,18 @@ def test_a_steady_stream_is_written_less_than_twelve_times_a_second(shop: Any, w
             time.sleep(0.02)  # 50 tokens a second are what is measured here
     took = time.monotonic() - began
     assert len(written.batches) <= 12 * took + 6
+
+
+def test_what_happens_in_one_moment_is_one_write_and_a_result_waits_for_nothing(shop: Any, written: Written) -> None:
+    thread_id, heard = start("support", "hi"), list[StreamEvent]()
+    with recorder(thread_id, heard) as tape:
+        tape.tell([Told("node", {"lane": "", "node": "tools", "state": "started"})])
+        tape.tell([Told("tool", {"lane": "", "state": "started"})])
+        tape.tell([Told("tool", {"lane": "", "state": "finished", "text": "paid"})])
+        until(lambda: len(heard) == 3)
+        assert written.batches == [3]
+        tape.tell([Told("node", {"lane": "", "node": "tools", "state": "finished"})])
+        until(lambda: len(heard) == 4)  # and the last one does not wait for ever
 
 
 def test_text_of_two_lanes_side_by_side_is_joined_within_each(shop: Any) -> None:

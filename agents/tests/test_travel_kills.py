@@ -38,9 +38,9 @@ def _work_and_die(work: Callable[[], Any], nth: int) -> None:
         counted()
         return execute(sql, params, many, context)
 
-    def called(fn: Any) -> Any:
+    def called(fn: Any, *args: Any, **kwargs: Any) -> Any:
         counted()
-        return real(fn)
+        return real(fn, *args, **kwargs)
 
     def executed(sql: str, params: Any = ()) -> Any:
         counted()

@@ -18,6 +18,7 @@ from agents import connections, registry, runs, workers
 from agents.heartbeat import Heartbeat
 from agents.models import Run, Thread, Worker
 from agents.tests import graphs
+from agents.tests.driving import until
 from project.logs import JsonFormatter
 from reviews import live, status, tasks, threads
 from reviews.decisions import Stale
@@ -123,15 +124,6 @@ def test_a_poller_and_a_heartbeat_say_that_their_process_is_there(
     assert lease is not None
     with Heartbeat().keep(lease, lambda beat: None):
         until(lambda: Worker.objects.filter(pk="busy-process").exists())
-
-
-def until(condition: Any) -> None:
-    import time
-
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.01)
 
 
 def test_a_process_that_says_nothing_is_not_alive_and_forgotten_after_a_day(cast: Cast) -> None:
