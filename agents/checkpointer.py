@@ -11,7 +11,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from json import JSONEncoder
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -32,7 +32,7 @@ from agents.marks import Marks, marks_of
 from agents.models import run_of
 from agents.pieces import Address
 from agents.snapshots import Draft, Gone, Known, Laying, StrictSerializer, Unreadable
-from agents.store import Basis, Fenced, NewCheckpoint, Writer
+from agents.store import Basis, Fenced, NewCheckpoint, NewWrites, Writer
 from agents.stored import CheckpointRow, Place, Search, WriteRow
 
 __all__ = ["DjangoSaver", "Fenced", "Gone", "InHand", "StrictSerializer", "Unreadable"]
@@ -201,7 +201,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         return _Drafted(
             place,
             get_checkpoint_id(config) or "",
-            snapshots.draft(checkpoint, self.serde, key=(place.thread_id, place.ns)),
+            snapshots.draft(checkpoint, key=(place.thread_id, place.ns)),
             searchable_json(kept),
             marks_of(checkpoint, kept, ns=place.ns),
             _writer(config, run_id=str(kept.get("run_id") or "")),
@@ -211,7 +211,7 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         parent, draft = Place(new.place.thread_id, new.place.ns, new.parent_id), new.draft
         for attempt in range(_ATTEMPTS):
             known = self._known(parent, ask=attempt > 0) if new.parent_id and draft.cuts else {}
-            laying = snapshots.lay(draft, known, self.serde, fresh=attempt > 0)
+            laying = snapshots.lay(draft, known, fresh=attempt > 0)
             basis = Basis(parent, snapshots.spans_of(known)) if laying.reuses else None
             if store.write_checkpoint(new.laid(laying), basis=basis, writer=new.writer):
                 _memory[new.place] = laying.laid
@@ -234,34 +234,27 @@ class DjangoSaver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if writes:
-            special = _all_special(writes)
-            place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path, keep_last=special)
-            run_plain(store.write_writes, place, rows, writer=_writer(config), replace=special)
+            run_plain(store.write_writes, self._new_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         if writes:
-            special = _all_special(writes)
-            place, rows = self._write_rows(config, writes, task_id=task_id, task_path=task_path, keep_last=special)
-            await arun_plain(store.write_writes, place, rows, writer=_writer(config), replace=special)
+            await arun_plain(store.write_writes, self._new_writes(config, writes, task_id, task_path))
 
-    def _write_rows(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        *,
-        task_id: str,
-        task_path: str,
-        keep_last: bool,
-    ) -> tuple[Place, Sequence[WriteRow]]:
-        rows: dict[int, WriteRow] = {}
-        for position, (channel, value) in enumerate(writes):
-            idx = WRITES_IDX_MAP.get(channel, position)
-            row = WriteRow(task_id, idx, task_path, channel, *self.serde.dumps_typed(value))
+    def _new_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> NewWrites:
+        dumped = self.serde.dumps_typed
+        rows = [
+            (WRITES_IDX_MAP.get(channel, at), channel, *dumped(value)) for at, (channel, value) in enumerate(writes)
+        ]
+        replace = max(rows)[0] < 0
+        if len(rows) > 1:
             # One statement must not touch a row twice; what it would end as is the last upsert, or the first insert.
-            rows[idx] = row if keep_last else rows.get(idx, row)
-        return Place(*_thread_and_ns(config), str(get_checkpoint_id(config))), [*rows.values()]
+            rows = [*{row[0]: row for row in (rows if replace else reversed(rows))}.values()]
+        place = Place(*_thread_and_ns(config), str(get_checkpoint_id(config)))
+        return NewWrites(place, task_id, task_path, rows, _writer(config), replace)
 
     # ----------------------------------------------------------------------------------------------------- copy, delete
 
@@ -344,12 +337,8 @@ def _config(place: Place) -> RunnableConfig:
 
 def _writer(config: RunnableConfig, *, run_id: str = "") -> Writer:
     """Who writes; ``run_id`` stands in where the runner's mark is missing."""
-    marked, token = run_of(cast(dict[str, Any], config))
+    marked, token = run_of(config)
     return Writer(marked or run_id, token)
-
-
-def _all_special(writes: Sequence[tuple[str, Any]]) -> bool:
-    return all(channel in WRITES_IDX_MAP for channel, _ in writes)
 
 
 def _interrupts(value: Any) -> Sequence[Interrupt]:
@@ -379,7 +368,7 @@ def searchable_json(value: Any) -> str:
     except (TypeError, ValueError):  # an object, NaN
         return _json.encode(searchable(value))
     # Whatever may be NUL or a lone surrogate is looked at again, and keys that JSON would spell in its own way.
-    odd = "\\u0000" in text or "\\ud" in text or not all(type(key) is str for key in value)
+    odd = "\\u0000" in text or "\\ud" in text or not {str}.issuperset(map(type, value))
     return _json.encode(searchable(value)) if odd else text
 
 

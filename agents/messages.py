@@ -10,7 +10,7 @@ its constructor is asked, as LangGraph does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from operator import itemgetter
@@ -46,7 +46,7 @@ _TYPES: dict[str, Types] = {
     "tool_call_id": _TEXT,
     "status": _TEXT,
 }
-_BLOCKS, _STATUSES = frozenset({str, dict}), frozenset({"success", "error", None})  # None: it has no such field
+_BLOCKS, _STATUSES = frozenset({str, dict}), frozenset({"success", "error"})
 _CALL = {"name": _TEXT, "args": _DICT, "id": _TEXT_OR_NONE}
 _INVALID_CALL = dict.fromkeys(("name", "args", "id"), _TEXT_OR_NONE)
 
@@ -59,6 +59,7 @@ class Shape:
     cls: type[BaseMessage]
     kind: str
     fields: tuple[str, ...]
+    rest_fits: Callable[[Mapping[str, Any]], bool] | None = None  # of fields that not all messages have
     values: itemgetter[Any] = field(init=False)
     checked: itemgetter[Any] = field(init=False)
     allowed: frozenset[tuple[type, ...]] = field(init=False)  # the types that those may have, together
@@ -73,12 +74,29 @@ class Shape:
         object.__setattr__(self, "is_current", tuple(now) == self.fields and now["type"].default == self.kind)
 
 
+def _calls_fit(held: Mapping[str, Any]) -> bool:
+    """Tell whether the calls of a model are such as its class would take."""
+    calls, invalid_calls = held["tool_calls"], held["invalid_tool_calls"]
+    return (not calls or _are(calls, _CALL)) and (not invalid_calls or _are(invalid_calls, _INVALID_CALL))
+
+
+def _are(calls: Sequence[Any], types: Mapping[str, Types]) -> bool:
+    return all(
+        type(call) is dict and all(name in call and type(call[name]) in some for name, some in types.items())
+        for call in calls
+    )
+
+
+def _status_fits(held: Mapping[str, Any]) -> bool:
+    return held["status"] in _STATUSES
+
+
 _COMMON = ("content", "additional_kwargs", "response_metadata", "type", "name", "id")
 SHAPES = (
     Shape(0, HumanMessage, "human", _COMMON),
     Shape(1, SystemMessage, "system", _COMMON),
-    Shape(2, AIMessage, "ai", (*_COMMON, "tool_calls", "invalid_tool_calls", "usage_metadata")),
-    Shape(3, ToolMessage, "tool", (*_COMMON, "tool_call_id", "artifact", "status")),
+    Shape(2, AIMessage, "ai", (*_COMMON, "tool_calls", "invalid_tool_calls", "usage_metadata"), _calls_fit),
+    Shape(3, ToolMessage, "tool", (*_COMMON, "tool_call_id", "artifact", "status"), _status_fits),
 )
 # By class and not by a subclass, whose dump may depend on more than its fields.
 SHAPE_OF: dict[type, Shape] = {shape.cls: shape for shape in SHAPES if shape.is_current}
@@ -138,16 +156,4 @@ def _fits(shape: Shape, held: Mapping[str, Any]) -> bool:
     content = held["content"]
     if type(content) is list and not all(type(block) in _BLOCKS for block in content):
         return False
-    return (
-        held["type"] == shape.kind
-        and held.get("status") in _STATUSES
-        and _are(held.get("tool_calls"), _CALL)
-        and _are(held.get("invalid_tool_calls"), _INVALID_CALL)
-    )
-
-
-def _are(calls: Sequence[Any] | None, types: Mapping[str, Types]) -> bool:
-    return not calls or all(
-        type(call) is dict and all(name in call and type(call[name]) in some for name, some in types.items())
-        for call in calls
-    )
+    return held["type"] == shape.kind and (shape.rest_fits is None or shape.rest_fits(held))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db import models
@@ -391,7 +392,7 @@ class LedgerIncident(models.Model):
         return self.kind
 
 
-def run_of(config: dict[str, Any]) -> tuple[str, int | None]:
+def run_of(config: Mapping[str, Any]) -> tuple[str, int | None]:
     """Return (run id, fencing token) that the runner put into a LangGraph config; ("", None) for a run without one."""
     mark = config.get("configurable", {}).get("__countersign") or {}
     return str(mark.get("run", "")), mark.get("token")

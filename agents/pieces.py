@@ -31,6 +31,8 @@ SPLIT_BYTES = 2048  # what is smaller is one piece, unless it holds messages
 GROUP_BYTES = 1024  # small elements are put together until they make a piece of this size
 MAX_SPANS = 64  # a list of more is written anew in one run
 CHAIN_BITS = 52  # JSON readers keep integers up to 2**53
+_SMALL = frozenset({type(None), bool, int, float})
+_SMALL_WHEN_SHORT: dict[type, int] = {str: 64, list: 1, dict: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,29 +74,28 @@ def cut_values(
     small: dict[str, Any] = {}
     cuts: dict[str, Cut] = {}
     for name, value in values.items():
-        found = _cut(value, pack, (*key, name))
-        small[name] = None if isinstance(found, Cut) else found
-        if isinstance(found, Cut):
-            cuts[name] = found
+        found = _cut(value, pack, key, name)
+        if type(found) is Cut:
+            cuts[name], found = found, None
+        small[name] = found
     return small, cuts
 
 
-def _cut(value: Any, pack: Pack, key: tuple[str, ...]) -> Any:
+def _cut(value: Any, pack: Pack, key: tuple[str, ...], name: str) -> Any:
     """Return a big value's Cut; a small value as it is, or packed."""
     delta = isinstance(value, _DeltaSnapshot)
     inner = value.value if delta else value
-    if inner is None or isinstance(inner, bool | int | float) or (isinstance(inner, str) and len(inner) < 64):
+    kind = type(inner)
+    if kind in _SMALL or (kind in _SMALL_WHEN_SHORT and len(inner) < _SMALL_WHEN_SHORT[kind]):
         return value  # small for certain, without packing it to see
-    if type(inner) in (list, dict) and not inner:
-        return value
-    if type(inner) in (list, tuple) and any(isinstance(item, BaseMessage) for item in inner):
-        return Cut("list", len(inner), delta, *elements(inner, pack, key=key))
+    if (kind is list or kind is tuple) and any(isinstance(item, BaseMessage) for item in inner):
+        return Cut("list", len(inner), delta, *elements(inner, pack, key=(*key, name)))
     whole = pack(inner)
     if len(whole) < INLINE_BYTES:
         return value if delta else ormsgpack.Fragment(whole)
-    if len(whole) >= SPLIT_BYTES and type(inner) in (list, tuple):
+    if len(whole) >= SPLIT_BYTES and (kind is list or kind is tuple):
         return _made("list", len(inner), _grouped(pack(item) for item in inner), delta=delta)
-    if len(whole) >= SPLIT_BYTES and type(inner) is dict and all(type(key) is str for key in inner):
+    if len(whole) >= SPLIT_BYTES and kind is dict and all(type(key) is str for key in inner):
         entries = (pack(key) + pack(item) for key, item in inner.items())
         return _made("dict", len(inner), _grouped(entries), delta=delta)
     return _made("whole", 1, [whole], delta=delta)

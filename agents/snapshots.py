@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any, NamedTuple, cast
 
 import ormsgpack
@@ -23,12 +21,14 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 
 from agents import messages
+from agents.packing import DIGEST_BYTES
 from agents.pieces import Address, Cut, Kind, Laid, Piece, Span, addresses, cut_values, joined, place
 from agents.stored import CheckpointRow, Place
 
 TYPE = "pieces"  # of a row whose blob is [checkpoint with its small values, layout of the others]
 _KEYS = {"v", "ts", "id", "channel_values", "channel_versions", "versions_seen", "updated_channels"}
 _READABLE = ("msgpack", "bytes", "bytearray", "null")
+_RAW = (bytes, bytearray, type(None))  # LangGraph has types of their own for these
 _REMEMBERED = 128  # checkpoints; 16 bytes for each of their messages
 
 Known = Mapping[str, Laid]  # channel -> where its value lies, in the order of the row's spans
@@ -61,12 +61,15 @@ class StrictSerializer(JsonPlusSerializer):
         return ormsgpack.unpackb(data[1], ext_hook=self._object, option=ormsgpack.OPT_NON_STR_KEYS)
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
-        if obj is None or isinstance(obj, bytes | bytearray):
-            return super().dumps_typed(obj)
-        return "msgpack", ormsgpack.packb(obj, default=_extension, option=_option)
+        return super().dumps_typed(obj) if isinstance(obj, _RAW) else ("msgpack", packed(obj))
 
     def _object(self, code: int, data: bytes) -> Any:
         return messages.unpacked(data) if code == messages.CODE else self._unpack_ext_hook(code, data)
+
+
+def packed(value: Any) -> bytes:
+    """Return a value's msgpack, as it stands inside of others."""
+    return ormsgpack.packb(value, default=_extension, option=_option)
 
 
 def _extension(obj: Any) -> Any:
@@ -96,40 +99,31 @@ class Laying(NamedTuple):
     laid: Known
     spans: tuple[Span, ...]
     new: Sequence[Piece]
-
-    @property
-    def reuses(self) -> bool:
-        """Whether it names pieces that are not its own."""
-        return sum([end - first for _, first, end in self.spans]) > len(self.new)
+    reuses: bool  # it names pieces that are not its own
 
 
 def spans_of(known: Known) -> tuple[Span, ...]:
     return tuple([span for laid in known.values() for span in laid.spans])
 
 
-def draft(checkpoint: Checkpoint, serde: SerializerProtocol, *, key: tuple[str, ...]) -> Draft:
+def draft(checkpoint: Checkpoint, *, key: tuple[str, ...]) -> Draft:
     """Serialise a checkpoint. ``key``: of its thread and namespace, which told most of it before."""
-
-    def pack(value: Any) -> bytes:
-        return serde.dumps_typed([value])[1][1:]  # a list's header of one byte: the bytes inside a list are asked for
-
-    small, cuts = cut_values(checkpoint["channel_values"], pack, key=key)
-    return Draft(pack(_brief(checkpoint, small)), cuts)
+    small, cuts = cut_values(checkpoint["channel_values"], packed, key=key)
+    return Draft(packed(_brief(checkpoint, small)), cuts)
 
 
 def _brief(checkpoint: Checkpoint, values: dict[str, Any]) -> Any:
     """Return a checkpoint without its id, which the row has, and with each channel's name said once."""
     versions, updated = checkpoint["channel_versions"], checkpoint.get("updated_channels")
-    if checkpoint.keys() != _KEYS or not all(type(name) is str for name in versions):
+    if checkpoint.keys() != _KEYS or not {str}.issuperset(map(type, versions)):
         return {**checkpoint, "channel_values": values}
-    at = {name: number for number, name in enumerate(versions)}
+    at = dict(zip(versions, count())).get  # a name's number; of a name that is not there: itself
     seen = {
-        node: {at.get(name, name): version for name, version in some.items()}
+        node: dict(zip(map(at, some, some), some.values(), strict=True))
         for node, some in checkpoint["versions_seen"].items()
     }
-    if updated is not None:
-        updated = [at.get(name, name) for name in updated]  # type: ignore[misc]
-    return [checkpoint["v"], checkpoint["ts"], values, [*versions], [*versions.values()], seen, updated]
+    told = None if updated is None else [*map(at, updated, updated)]
+    return [checkpoint["v"], checkpoint["ts"], values, [*versions], [*versions.values()], seen, told]
 
 
 def _whole(brief: Any, place: Place) -> Checkpoint:
@@ -151,15 +145,19 @@ def _named(names: Sequence[str], at: int | str) -> str:
     return names[at] if isinstance(at, int) else at
 
 
-def lay(drafted: Draft, known: Known, serde: SerializerProtocol, *, fresh: bool) -> Laying:
+def lay(drafted: Draft, known: Known, *, fresh: bool) -> Laying:
     """Find a place for each piece, beside those of the parent."""
     laid: dict[str, Laid] = {}
+    layout: list[Any] = []
     new: list[Piece] = []
+    bytes_of_digests = 0
     for name, cut in drafted.cuts.items():
         laid[name], pieces = place(cut, known.get(name), fresh=fresh)
+        layout.append((name, cut.kind, cut.count, cut.delta, len(laid[name].spans)))
         new += pieces
-    layout = [[name, cut.kind, cut.count, cut.delta, len(laid[name].spans)] for name, cut in drafted.cuts.items()]
-    return Laying(b"\x92" + drafted.small + serde.dumps_typed(layout)[1], laid, spans_of(laid), new)
+        bytes_of_digests += len(cut.digests)
+    blob = b"\x92" + drafted.small + packed(layout)
+    return Laying(blob, laid, spans_of(laid), new, bytes_of_digests > len(new) * DIGEST_BYTES)
 
 
 # ---------------------------------------------------------------------------------------------------------------- read
@@ -263,23 +261,23 @@ def channels(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
 
 
 class Memory:
-    """Where the big values of the last checkpoints lie, so that their children need not ask. ``store`` checks it."""
+    """Where the big values of the last checkpoints lie, so that their children need not ask. ``store`` checks it.
+
+    Two halves: the older one is forgotten whole, so nothing is kept in order.
+    """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Place, Known] = OrderedDict()
-        self._lock = threading.Lock()
+        self._young: dict[Place, Known] = {}
+        self._old: dict[Place, Known] = {}
 
     def __setitem__(self, place: Place, known: Known) -> None:
-        with self._lock:
-            self._known[place] = known
-            self._known.move_to_end(place)
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+        self._young[place] = known
+        if len(self._young) > _REMEMBERED // 2:
+            self._young, self._old = {}, self._young
 
     def get(self, place: Place) -> Known | None:
-        with self._lock:
-            return self._known.get(place)
+        known = self._young.get(place)
+        return self._old.get(place) if known is None else known
 
     def clear(self) -> None:
-        with self._lock:
-            self._known.clear()
+        self._young, self._old = {}, {}

@@ -23,7 +23,7 @@ from agents.marks import Marks
 from agents.models import Checkpoint, CheckpointPiece, CheckpointWrite
 from agents.pieces import Piece, Span, addresses, merged
 from agents.statements import NOW, changed, execute, execute_both
-from agents.stored import Place, WriteRow
+from agents.stored import Place
 
 _CHUNK = 500  # rows a statement: SQLite takes 32,766 parameters
 _FEW = 4  # rows that PostgreSQL is told one by one: the driver takes longer over arrays
@@ -88,17 +88,29 @@ _ADD_PIECE = """
 insert into agents_checkpointpiece (thread_id, chain, number, digest, blob)
 values (%s, %s, %s, %s, %s) on conflict do nothing
 """
-_PUT = """
-insert into agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata,
+_CHECKPOINT = """agents_checkpoint (thread_id, ns, checkpoint_id, parent_id, run_id, type, blob, spans, metadata,
     next_nodes, messages, outer_id, left_id)
-select %s, %s, %s, %s, %s, %s, %s, cast(%s as $json), cast(%s as $json),
-    %s, cast(%s as integer), %s, coalesce($left, '')
-where $ready
+"""
+_ANEW = """
 on conflict (thread_id, ns, checkpoint_id) do update set
     parent_id = excluded.parent_id, run_id = excluded.run_id, type = excluded.type, blob = excluded.blob,
     spans = excluded.spans, metadata = excluded.metadata, next_nodes = excluded.next_nodes,
     messages = excluded.messages, outer_id = excluded.outer_id
 """
+_PUT = f"""
+insert into {_CHECKPOINT}
+select %s, %s, %s, %s, %s, %s, %s, cast(%s as jsonb), cast(%s as jsonb), %s, cast(%s as integer), %s,
+    coalesce($left, '')
+where $ready
+{_ANEW}
+"""
+# SQLite takes a third longer for a select from the table that it writes to. So a row that may not be written gets no
+# thread, which is not allowed, and is ignored.
+_PUT_ALONE = f"""
+insert or ignore into {_CHECKPOINT}
+values ((select %s where $ready), %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, coalesce($left, ''))
+{_ANEW}
+"""  # noqa: S608
 _PUT_WRITES = """
 insert into agents_checkpointwrite
     (thread_id, ns, checkpoint_id, task_id, idx, task_path, run_id, channel, type, blob)
@@ -162,7 +174,7 @@ def _put_sql(*, vendor: str, held: bool, based: bool, pieces: int | None = None)
     ``pieces``: how many come with it, 0 for any number as columns. On SQLite they come by themselves.
     """
     if vendor == "sqlite":
-        return _sql(_PUT, vendor=vendor, held=held, ready="$allowed" + (_BASIS_ALONE if based else ""))
+        return _sql(_PUT_ALONE, vendor=vendor, held=held, ready="$allowed" + (_BASIS_ALONE if based else ""))
     text = _LOCKED_GATE + (_BASIS if based else "") + ("" if pieces is None else _PIECES) + _PUT + "returning 1"
     gate, ready = "basis" if based else "ready", _READY + ("" if pieces is None else _COUNTED)
     return _sql(text, vendor=vendor, held=held, ready=ready, gate=gate, new=_new(_PIECE, rows=pieces or 0))
@@ -224,7 +236,7 @@ class NewCheckpoint(NamedTuple):
 
 
 def _as_json(spans: Iterable[Span]) -> str:
-    return f"[{', '.join([f'[{chain}, {first}, {end}]' for chain, first, end in spans])}]"  # as json.dumps has it
+    return str([*map(list, spans)])  # as json.dumps has it
 
 
 def write_checkpoint(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
@@ -252,7 +264,8 @@ def _write_at_once(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -
 
 def _write_in_steps(new: NewCheckpoint, *, basis: Basis | None, writer: Writer) -> bool:
     sql = _put_sql(vendor="sqlite", held=writer.token is not None, based=basis is not None)
-    params = [*new.values(writer), *_gate_values(new, writer), *_basis_values(basis)]
+    thread_id, *values = new.values(writer)
+    params = [thread_id, *_gate_values(new, writer), *_basis_values(basis), *values]
     if not new.pieces:
         return changed(sql, params) > 0
     rows = [(new.place.thread_id, one.chain, one.number, one.digest, one.blob) for one in new.pieces]
@@ -279,26 +292,36 @@ def _told(rows: Sequence[tuple[Any, ...]]) -> tuple[int, list[Any]]:
 # -------------------------------------------------------------------------------------------------------------- writes
 
 
-def write_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, replace: bool) -> None:
-    """Store what one task wrote at a checkpoint; rows that exist are replaced or left as they are. Raises Fenced."""
-    for start in range(0, len(rows), _CHUNK):
-        chunk = rows[start : start + _CHUNK]
+class NewWrites(NamedTuple):
+    """What one task wrote at a checkpoint. ``replace``: rows that exist already; otherwise they stay as they are."""
+
+    place: Place
+    task_id: str
+    task_path: str
+    rows: Sequence[tuple[int, str, str, bytes]]  # idx, channel, type, blob
+    writer: Writer
+    replace: bool
+
+
+def write_writes(new: NewWrites) -> None:
+    """Store what a task wrote. Raises Fenced."""
+    for start in range(0, len(new.rows), _CHUNK):
+        rows = new.rows[start : start + _CHUNK]
         # No row may also mean that all existed. A look tells; the second try is for a lease that ended in between.
-        if not _insert_writes(place, chunk, writer=writer, replace=replace):
-            guard(place.thread_id, writer)
-            _insert_writes(place, chunk, writer=writer, replace=replace)
+        if not _insert_writes(new, rows):
+            guard(new.place.thread_id, new.writer)
+            _insert_writes(new, rows)
 
 
-def _insert_writes(place: Place, rows: Sequence[WriteRow], *, writer: Writer, replace: bool) -> int:
-    vendor, held = current().vendor, writer.token is not None
-    values = [(row.idx, row.channel, row.type, row.blob) for row in rows]
-    at: list[Any] = [place.thread_id, place.ns, place.checkpoint_id, rows[0].task_id, rows[0].task_path, writer.run]
+def _insert_writes(new: NewWrites, rows: Sequence[tuple[int, str, str, bytes]]) -> int:
+    (thread_id, ns, checkpoint_id), vendor = new.place, current().vendor
+    kind = {"vendor": vendor, "held": new.writer.token is not None, "replace": new.replace}
+    at = [thread_id, ns, checkpoint_id, new.task_id, new.task_path, new.writer.run]
     if vendor == "postgresql":
-        count, told = _told(values)
-        sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=count)
-        return len(execute(sql, [place.thread_id, *at, *told, *_token(writer)]))
-    sql = _put_writes_sql(vendor=vendor, held=held, replace=replace, rows=len(rows))
-    return changed(sql, [*at, *chain.from_iterable(values), place.thread_id, *_token(writer)])
+        count, told = _told(rows)
+        return len(execute(_put_writes_sql(**kind, rows=count), [thread_id, *at, *told, *_token(new.writer)]))
+    values = chain.from_iterable(rows)
+    return changed(_put_writes_sql(**kind, rows=len(rows)), [*at, *values, thread_id, *_token(new.writer)])
 
 
 # -------------------------------------------------------------------------------------------------------- copy, delete

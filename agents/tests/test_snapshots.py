@@ -148,9 +148,9 @@ def test_branches_that_are_written_at_once_do_not_mix() -> None:
 
 def test_a_parent_that_another_process_deleted_is_not_leant_on() -> None:
     root = put(talk("a"))
-    remembered = dict(checkpointer._memory._known)
+    remembered = dict(checkpointer._memory._young)
     DjangoSaver().delete_thread("t")
-    checkpointer._memory._known.update(remembered)
+    checkpointer._memory._young.update(remembered)
     child = put(talk("a", "b"), root)
     assert texts(child) == ["a", "b"]
     forget()
@@ -160,10 +160,10 @@ def test_a_parent_that_another_process_deleted_is_not_leant_on() -> None:
 def test_a_parent_that_was_written_anew_is_not_leant_on() -> None:
     saved: Saved = {**empty_checkpoint(), "channel_values": talk("a")}
     root = DjangoSaver().put(at(), saved, {}, {})
-    remembered = dict(checkpointer._memory._known)
+    remembered = dict(checkpointer._memory._young)
     DjangoSaver().put(at(), {**saved, "channel_values": talk("x")}, {}, {})
     store.keep_latest("t", needed_by=lambda head: [head])
-    checkpointer._memory._known.update(remembered)
+    checkpointer._memory._young.update(remembered)
     assert texts(put(talk("a", "b"), root)) == ["a", "b"]
 
 
@@ -315,4 +315,4 @@ def test_a_run_is_deleted_with_its_pieces_and_the_rest_still_reads() -> None:
     assert texts(at()) == ["a"]
     assert CheckpointPiece.objects.count() == 1
     assert CheckpointWrite.objects.count() == 1
-    assert Place("t", "", at_head("t")) in checkpointer._memory._known
+    assert Place("t", "", at_head("t")) in checkpointer._memory._young
