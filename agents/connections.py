@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 MAX_CALLS = 8  # at a time; below the size of Django's pool, so that pages still find a connection then
 KEPT = 3  # connections that stay open between calls: taking one from the pool costs more than a put
-_DOUBT = 30.0  # seconds after which an idle connection is asked whether its server still knows it
+_TRUST = 0.1  # seconds for which an idle connection is taken to be as it was
+_DOUBT = 30.0  # and after which it is asked whether its server still knows it
 
 
 def _is_sqlite() -> bool:
@@ -82,9 +83,10 @@ class _Desk:
 
 def _is_doubtful(connection: BaseDatabaseWrapper, since: float) -> bool:
     """Tell whether a server may have ended this connection: it says something that nobody asked, or was long idle."""
-    if connection.connection is None:
+    idle = time.monotonic() - since
+    if connection.connection is None or idle < _TRUST:
         return False
-    if time.monotonic() - since > _DOUBT:
+    if idle > _DOUBT:
         return True
     news = select.poll()
     news.register(connection.connection, select.POLLIN)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -101,8 +101,14 @@ def _for_sqlite(sql: str) -> str:
 
 
 def _on_postgresql(link: BaseDatabaseWrapper, sql: str, params: Sequence[Any], prepare: bool) -> list[tuple[Any, ...]]:
+    cursor = _cursors()(link.connection)
+    cursor.execute(sql, params, prepare=prepare, binary=True)  # prepared if the settings say so
+    result = cursor.pgresult  # `description` says it too, and makes an object for each column
+    return cursor.fetchall() if result is not None and result.nfields else []
+
+
+@cache
+def _cursors() -> Any:
     from psycopg import Cursor  # a desk on SQLite has no need of it
 
-    cursor = Cursor(link.connection)
-    cursor.execute(sql, params, prepare=prepare, binary=True)  # prepared if the settings say so
-    return cursor.fetchall() if cursor.description else []
+    return Cursor

@@ -131,7 +131,8 @@ def test_few_connections_are_kept_open_and_the_others_go_back_to_the_pool() -> N
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif("postgres" not in os.environ.get("DATABASE_URL", ""), reason="SQLite has no server that restarts")
-def test_a_connection_that_its_server_ended_is_replaced() -> None:
+def test_a_connection_that_its_server_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_TRUST", 0.0)
     [[pid]] = connections.run(statements.execute, "select pg_backend_pid()")
     assert connections.run(statements.execute, "select pg_backend_pid()") == [(pid,)]
     statements.execute("select pg_terminate_backend(%s)", [pid])
@@ -151,6 +152,8 @@ def test_a_connection_is_asked_only_when_it_was_long_idle(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(type(django_connections["default"]), "is_usable", is_usable)
     kept = connections.run(link)
+    assert (connections.run(link), asked) == (kept, [])
+    monkeypatch.setattr(connections, "_TRUST", 0.0)
     assert (connections.run(link), asked) == (kept, [])
     monkeypatch.setattr(connections, "_DOUBT", 0.0)
     assert (connections.run(link), asked) == (kept, [kept])

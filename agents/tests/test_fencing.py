@@ -80,6 +80,15 @@ def test_a_late_worker_writes_nothing_and_is_told_why(write: Callable[[RunnableC
     assert rows() == (0, 0)
 
 
+def test_a_late_worker_does_not_write_a_stored_checkpoint_anew() -> None:
+    saved = empty_checkpoint()
+    DjangoSaver().put(at(1), saved, {"source": "loop", "step": 1}, {})
+    claim("w2")
+    with pytest.raises(Fenced):
+        DjangoSaver().put(at(1), saved, {"source": "loop", "step": 2}, {})
+    assert Checkpoint.objects.get().metadata["step"] == 1
+
+
 async def test_a_late_async_worker_writes_nothing() -> None:
     await connections.arun(claim, "w2")
     saver = DjangoSaver()
