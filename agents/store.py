@@ -134,18 +134,8 @@ _REFUSAL = """
 select token, holder, holder <> '' and (lease_until is null or lease_until >= $now) from fence
 """
 _DIALECT = {
-    "postgresql": {
-        "$share": "for share",
-        "$json": "jsonb",
-        "$bytes": "bytea",
-        "$now": NOW["postgresql"],
-    },
-    "sqlite": {
-        "$share": "",
-        "$json": "text",
-        "$bytes": "blob",
-        "$now": NOW["sqlite"],
-    },
+    "postgresql": {"$share": "for share", "$json": "jsonb", "$bytes": "bytea", "$now": NOW["postgresql"]},
+    "sqlite": {"$share": "", "$json": "text", "$bytes": "blob", "$now": NOW["sqlite"]},
 }
 
 

@@ -53,7 +53,7 @@ class Told:
 
     @property
     def is_urgent(self) -> bool:
-        """Say whether people wait for it: it is written at once, where deltas wait for more of their kind."""
+        """Say whether people wait for it: it is written before its turn, where deltas wait for more of their kind."""
         return self.kind not in (DELTA, CHECKPOINT, CUSTOM) and self.data.get("state") != "output"
 
     @property

@@ -36,9 +36,7 @@ def _live_and_die(thread_id: str, nth: int, *, after: bool) -> None:
     def counted(fn: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal count
         if any(getattr(one, "func", None) in (rows.write, rows.last_seq) for one in args):
-            return real(
-                fn, *args, **kwargs
-            )  # what is told of a run is written in a thread of its own; no run rests on it
+            return real(fn, *args, **kwargs)  # what is told has a thread of its own, and no run rests on it
         count += 1
         mine = count
         if mine == nth and not after:

@@ -232,14 +232,20 @@ def test_a_steady_stream_is_written_less_than_twelve_times_a_second(shop: Any, w
     assert len(written.batches) <= 12 * took + 6
 
 
-def test_what_happens_in_one_moment_is_one_write_and_a_result_waits_for_nothing(shop: Any, written: Written) -> None:
+def test_what_happens_in_one_moment_is_one_write_and_a_result_waits_for_nothing(
+    shop: Any, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
     thread_id, heard = start("support", "hi"), list[StreamEvent]()
-    with recorder(thread_id, heard) as tape:
-        tape.tell([Told("node", {"lane": "", "node": "tools", "state": "started"})])
-        tape.tell([Told("tool", {"lane": "", "state": "started"})])
+    monkeypatch.setattr("agents.streams.recorder.GATHER_SECONDS", 3600.0)  # a moment, however busy the machine is
+    tape = recorder(thread_id, heard)
+    tape.tell([Told("node", {"lane": "", "node": "tools", "state": "started"})])
+    tape.tell([Told("tool", {"lane": "", "state": "started"})])
+    assert tape._seconds_left() > 60
+    with tape:
         tape.tell([Told("tool", {"lane": "", "state": "finished", "text": "paid"})])
         until(lambda: len(heard) == 3)
         assert written.batches == [3]
+        monkeypatch.setattr("agents.streams.recorder.GATHER_SECONDS", 0.02)
         tape.tell([Told("node", {"lane": "", "node": "tools", "state": "finished"})])
         until(lambda: len(heard) == 4)  # and the last one does not wait for ever
 

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from celery.fixups.django import DjangoWorkerFixup
-from django.conf import settings
 from django.db import connection
 
 from agents import registry, runs
@@ -105,18 +105,13 @@ def test_a_worker_that_nobody_woke_finds_the_run_and_leaves_in_good_order(start_
     ended(worker)
 
 
-def wake(run: Run, prefix: str) -> None:
-    """Tell the workers of one place in Redis, as a reviewer's page does."""
-    options = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, "global_keyprefix": f"{prefix}:"}
-    with app.connection_for_write(transport_options=options) as link:
-        app.send_task("reviews.advance", (str(run.thread_id),), connection=link)
-
-
-def test_a_worker_that_is_woken_does_not_wait_for_its_poll(start_worker: Start) -> None:
+def test_a_worker_that_is_woken_does_not_wait_for_its_poll(start_worker: Start, settings: Any) -> None:
     prefix = f"test-{uuid.uuid4().hex}"
     worker = start_worker(POLL_SECONDS="3600", REDIS_PREFIX=prefix)
     run = message()
-    wake(run, prefix)
+    options = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, "global_keyprefix": f"{prefix}:"}
+    with app.connection_for_write(transport_options=options) as link:
+        app.send_task("reviews.advance", (str(run.thread_id),), connection=link)
     assert becomes(run, "interrupted", "error") == "interrupted"
     ended(worker)
 
